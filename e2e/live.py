@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi.component.diagnosis import find_failed_lws, read_pods
-from fusioninfer_pulumi.component.status import ServiceStatus, is_available, service_status
+from fusioninfer_pulumi.component.diagnosis import find_lws_failures, read_pods
+from fusioninfer_pulumi.component.status import ServiceStatus, compute_status, is_available
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.kube.labels import REVISION
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -105,7 +105,7 @@ class LiveService:
 
     def status(self, failures: Mapping[str, str] | None = None) -> ServiceStatus:
         live = {**self.lws(), self.plan.service: self.pod_group()}
-        return service_status(self.plan, live, failures)
+        return compute_status(self.plan, live, failures)
 
     def wait_failed(self, *names: str) -> dict[str, str]:
         """Wait until pods of these LeaderWorkerSets fail; return the reasons."""
@@ -117,7 +117,7 @@ class LiveService:
             api = KubernetesApi(str(self.cluster.kubeconfig), None)
             failures.clear()
             snapshot = read_pods(api, self.namespace, self.plan.service)
-            failures.update(find_failed_lws(revisions, snapshot))
+            failures.update(find_lws_failures(revisions, snapshot))
             return set(failures) == set(names)
 
         self.cluster.wait(have_failed, PATIENCE, lambda: failures)

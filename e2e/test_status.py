@@ -17,7 +17,7 @@ from e2e.engine.gateway import GatewayStandIn
 from e2e.harness import Cluster, Object
 from e2e.harness.stages import SLOW, UNPULLABLE
 from e2e.live import PATIENCE, LiveService
-from fusioninfer_pulumi.component.status import ServiceStatus, service_status
+from fusioninfer_pulumi.component.status import ServiceStatus, compute_status
 
 FOLDER = inputs.ROOT / "tests" / "fixtures" / "status"
 
@@ -87,10 +87,10 @@ class Life:
         routing = self.service.routing()
         if routing:
             facts["routing"] = {name: _keep_status(item) for name, item in routing.items()}
-        status = service_status(plan, {**lws, plan.service: group, **routing}, failures)
+        status = compute_status(plan, {**lws, plan.service: group, **routing}, failures)
         # Omitted fields must not change the status.
         live = {**facts["sets"], plan.service: facts["podGroup"], **facts.get("routing", {})}
-        assert status == service_status(plan, live, failures)
+        assert status == compute_status(plan, live, failures)
         return {**facts, "status": status}
 
     def finish(self, request: pytest.FixtureRequest) -> None:

@@ -66,12 +66,12 @@ def check_update(
     new_policies = {
         name
         for name, lws in existing.items()
-        if lws.template is not None
+        if lws.spec is not None
         # With another name or namespace, a new LeaderWorkerSet is created next to the old one.
         and lws.has_name(name, plan.namespace)
         and not is_same_policy(
             manifests_by_name[name]["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY),
-            lws.template.sub_groups,
+            lws.spec.sub_group_policy,
         )
     }
     running = {
@@ -245,16 +245,15 @@ def _check_subgroup_policy(
 def _read_running(
     plan: ServicePlan, manifest: Mapping[str, Any], lws: StackLws
 ) -> RunningLws | None:
-    if lws.template is None or not lws.has_name(manifest["metadata"]["name"], plan.namespace):
+    if lws.spec is None or not lws.has_name(manifest["metadata"]["name"], plan.namespace):
         return None
-    template = lws.template
     size = manifest["spec"]["leaderWorkerTemplate"]["size"]
     revision = manifest["metadata"]["labels"][labels.REVISION]
     return RunningLws(
-        template.gang,
-        template.nodes,
-        template.replicas,
-        lws.revision != revision or template.nodes != size,
+        lws.spec.gang,
+        lws.spec.nodes,
+        lws.spec.replicas,
+        lws.revision != revision or lws.spec.nodes != size,
     )
 
 

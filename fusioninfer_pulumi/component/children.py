@@ -73,8 +73,8 @@ _TYPES: Mapping[str, type[KubernetesObject]] = {
     "PodGroup": PodGroup,
 }
 
-#: Kinds that Pulumi's Kubernetes provider must not await. By default it awaits only some of them;
-#: for the others, annotations that an earlier version of this library set enable it.
+#: Kinds that Pulumi's Kubernetes provider must not await. It awaits some of them by default, and
+#: others because of annotations from an earlier version of this library.
 _NEVER_AWAITED = (
     "LeaderWorkerSet",
     "PodGroup",
@@ -122,13 +122,13 @@ class Children:
         """
         self._registered: dict[str, list[tuple[Manifest, KubernetesObject]]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
-        self._writes_files = is_yaml_only(component)
-        self.is_yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._writes_files)
+        self._yaml_only_input = is_yaml_only(component)
+        self.is_yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._yaml_only_input)
         self._steps = {step.name: step for step in order_update(plan)}
         self._existing = existing
         self._update: Update | None = None
         self.observed = pulumi.Output.from_input(Observed())
-        if is_pulumi_update() and self._writes_files is not True:
+        if is_pulumi_update() and self._yaml_only_input is not True:
             self._update = Update(component, name, plan, manifests, self.is_yaml_only.future)
             self.observed = self._update.result
         elif pulumi.runtime.is_dry_run():
@@ -137,7 +137,7 @@ class Children:
             [self.observed], lambda values: dict(values[0].objects)
         )
         resource = None
-        # Not moved to a function, because Pulumi's SDK records the call stack of each resource.
+        # Not in a function, because Pulumi's SDK records each resource's call stack.
         for manifest in manifests:
             kind = manifest["kind"]
             resource_type = _TYPES.get(kind, KubernetesObject)
@@ -191,16 +191,16 @@ class Children:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         group = _read_group(manifest)
         dependencies = [
-            resource
+            dependency
             for other_kind in DEPENDENCIES.get(kind, ())
-            for other, resource in self._registered.get(other_kind, ())
-            if _read_group(other) in (None, group)
+            for other_manifest, dependency in self._registered.get(other_kind, ())
+            if _read_group(other_manifest) in (None, group)
         ]
         depends_on: Any = dependencies
         object_options = pulumi.ResourceOptions()
         if kind == "LeaderWorkerSet":
             existing = self._existing.get(name)
-            old = existing.template.sub_groups if existing and existing.template else None
+            old = existing.spec.sub_group_policy if existing and existing.spec else None
             new = manifest["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY)
             object_options = build_lws_options(
                 self._steps[name],
@@ -227,12 +227,12 @@ class Children:
     def _add_annotations(self, manifest: Manifest) -> Manifest:
         """Add annotations for Pulumi's provider, unless objects are written to files."""
         extra = build_await_annotations(manifest, self._plan)
-        if not extra or self._writes_files is True:
+        if not extra or self._yaml_only_input is True:
             return manifest
         metadata = manifest["metadata"]
         annotated = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **extra}}
-        if isinstance(self._writes_files, pulumi.Output):
-            chosen = self._writes_files.apply(lambda files: metadata if files else annotated)
+        if isinstance(self._yaml_only_input, pulumi.Output):
+            chosen = self._yaml_only_input.apply(lambda only: metadata if only else annotated)
             return {**manifest, "metadata": chosen}
         return {**manifest, "metadata": annotated}
 

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.component.pulumi_sdk import (
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 
-Read = TypeVar("Read")
+T = TypeVar("T")
 Objects = dict[str, dict[str, Any]]  # live objects by name
 
 _READ_SECONDS = 15.0
@@ -55,7 +55,7 @@ async def read_kubeconfig(component: pulumi.Resource) -> tuple[str | None, str |
 async def has_known_cluster(component: pulumi.Resource) -> bool:
     """Return whether a preview knows the cluster of a component's objects.
 
-    It does not if the program creates the cluster and gives its kubeconfig to a provider.
+    It does not if the provider's kubeconfig is an output of a cluster that the program creates.
     """
     return get_kubernetes_provider(component) is None or any(await read_kubeconfig(component))
 
@@ -69,13 +69,13 @@ class Cluster:
         self._target: tuple[str | None, str | None, str] | None = None
         self._api: KubernetesApi | None = None
 
-    async def read(self, call: Callable[..., Read], *arguments: Any, seconds: float) -> Read:
+    async def read(self, call: Callable[..., T], *arguments: Any, seconds: float) -> T:
         """Run `call` in a thread, with the connection, the namespace and `arguments`.
 
         Raises UnreadableError if the cluster does not respond within `seconds`.
         """
 
-        async def run_in_thread() -> Read:
+        async def run_in_thread() -> T:
             if self._target is None:
                 kubeconfig, context = await read_kubeconfig(self._component)
                 namespace = await pulumi.Output.from_input(self._namespace).future() or "default"
@@ -91,12 +91,12 @@ class Cluster:
 
     def _call(
         self,
-        call: Callable[..., Read],
+        call: Callable[..., T],
         kubeconfig: str | None,
         context: str | None,
         namespace: str,
         *arguments: Any,
-    ) -> Read:
+    ) -> T:
         # `_api` stays None after a failure, such as expired credentials, to reconnect next time.
         api, self._api = self._api or KubernetesApi(kubeconfig, context), None
         result = call(api, namespace, *arguments)

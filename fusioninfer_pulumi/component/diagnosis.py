@@ -39,7 +39,7 @@ _MINUTE = 60
 #: Maximum lines of an explanation.
 _MAX_LINES = 12
 #: Field selectors; LeaderWorkerSet reports the recreation of a group with a normal event.
-_EVENTS = ("type=Warning", "type=Normal,reason=RecreateGroup")
+_EVENT_SELECTORS = ("type=Warning", "type=Normal,reason=RecreateGroup")
 #: Waiting reasons of containers that are about to start.
 _STARTING = ("ContainerCreating", "PodInitializing")
 _MAX_EVENTS = 2
@@ -93,8 +93,8 @@ def read_service(api: KubernetesApi, namespace: str, service: str) -> PodSnapsho
     pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or []
     events = [
         event
-        for fields in _EVENTS
-        for event in api.objects("v1", "Event", namespace, fieldSelector=fields) or ()
+        for selector in _EVENT_SELECTORS
+        for event in api.objects("v1", "Event", namespace, fieldSelector=selector) or ()
     ]
     native = any(pod["spec"].get("schedulingGroup") for pod in pods)
     version = NATIVE_API_VERSION if native else API_VERSION
@@ -133,9 +133,9 @@ def watch_service(
     with contextlib.closing(watch) as changes:
         for kind, pod in changes:
             before = pods.get(get_name(pod))
-            if has_visible_reason(pod) or before is None or not has_visible_reason(before):
+            if is_ready_or_explained(pod) or before is None or not is_ready_or_explained(before):
                 pods[get_name(pod)] = pod
-            if kind == "DELETED" and not has_visible_reason(pods[get_name(pod)]):
+            if kind == "DELETED" and not is_ready_or_explained(pods[get_name(pod)]):
                 del pods[get_name(pod)]
             snapshot = replace(known, pods=list(pods.values()))
             if is_explained(snapshot):
@@ -215,7 +215,7 @@ def has_lws_reason(name: str, snapshot: PodSnapshot) -> bool:
     pods = snapshot.find_pods(name)
     # The normal event RecreateGroup does not contain the reason.
     warnings = [event for event in snapshot.events if event.get("type") == "Warning"]
-    return all(map(has_visible_reason, pods)) if pods else any(_list_lws_events(name, warnings))
+    return all(map(is_ready_or_explained, pods)) if pods else any(_list_lws_events(name, warnings))
 
 
 class Progress:
@@ -229,10 +229,8 @@ class Progress:
         self._logged_lines: set[str] = set()
         self._last_line = ""
 
-    async def show(self, live: Mapping[str, Any], waiting: str | None) -> None:
-        """Show how many replicas are available, and what a LeaderWorkerSet waits for."""
-        if waiting is None:
-            return
+    async def show(self, live: Mapping[str, Any], waiting: str) -> None:
+        """Show how many replicas are available, and what LeaderWorkerSet `waiting` waits for."""
         now = time.monotonic()
         if waiting != self._waiting:
             self._waiting, self._since = waiting, now
@@ -276,17 +274,17 @@ def format_progress(
     return f"{counts} available" + (f"; {short}: {', '.join(parts)}" if parts else "")
 
 
-async def find_failed_replicas(
+async def read_lws_failures(
     component: pulumi.Resource,
     plan: ServicePlan,
     live: Mapping[str, Mapping[str, Any] | None],
     *,
     is_yaml_only: bool,
 ) -> dict[str, str]:
-    """Explain from their pods why LeaderWorkerSets failed, by name; never raises.
+    """Read the pods of unavailable LeaderWorkerSets, and explain why they failed, by name.
 
     `live` has the LeaderWorkerSets by name. The result is empty in previews, if files are written,
-    and, with a log line, if the cluster cannot be read.
+    and, with a log line, on any error.
     """
     revisions = {
         name: get_label({"metadata": (state or {}).get("metadata") or {}}, labels.REVISION)
@@ -298,7 +296,7 @@ async def find_failed_replicas(
     try:
         cluster = Cluster(component, plan.namespace)
         pods = await cluster.read(read_pods, plan.service, seconds=_READ_SECONDS)
-        return find_failed_lws(revisions, pods)
+        return find_lws_failures(revisions, pods)
     # The status is then less specific, but must not fail.
     except Exception as problem:  # noqa: BLE001
         message = f"cannot read why replicas are not available: {describe_read_error(problem)}"
@@ -306,7 +304,7 @@ async def find_failed_replicas(
         return {}
 
 
-def find_failed_lws(revisions: Mapping[str, str | None], snapshot: PodSnapshot) -> dict[str, str]:
+def find_lws_failures(revisions: Mapping[str, str | None], snapshot: PodSnapshot) -> dict[str, str]:
     """Explain why LeaderWorkerSets failed, by name; pods that may become ready are not failures.
 
     `revisions`: revision label of each LeaderWorkerSet.
@@ -370,7 +368,7 @@ def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
     return "; ".join(dict.fromkeys(reasons)) or f"phase {phase}, not ready"
 
 
-def has_visible_reason(pod: Object) -> bool:
+def is_ready_or_explained(pod: Object) -> bool:
     """Return whether a pod is ready, or its status shows why it is not."""
     return _is_true(pod, "Ready") or any(_find_reasons(pod))
 
@@ -383,7 +381,7 @@ def describe_pod_failure(pod: Object) -> str | None:
     scheduled = find_condition(pod.get("status") or {}, "PodScheduled")
     if _is_true(pod, "Ready") or scheduled.get("status") == "False":
         return None
-    return "; ".join(_find_reasons(pod, running=False)) or None
+    return "; ".join(_find_reasons(pod, include_running=False)) or None
 
 
 def describe_pod_progress(pod: Object) -> str:
@@ -412,8 +410,8 @@ def find_latest_events(events: Sequence[Object], kind: str, name: str) -> list[s
     return list(texts)[:_MAX_EVENTS]
 
 
-def _find_reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
-    """Yield reasons why a pod is not ready; `running` includes containers that run."""
+def _find_reasons(pod: Object, *, include_running: bool = True) -> Iterator[str]:
+    """Yield reasons why a pod is not ready, with or without those of running containers."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         yield _format_reason(status.get("reason") or "Failed", status.get("message"))
@@ -426,7 +424,7 @@ def _find_reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
         before = (container.get("lastState") or {}).get("terminated") or {}
         is_running = state.get("running") is not None
-        if is_running and not running:
+        if is_running and not include_running:
             continue
         if waiting.get("reason") and waiting["reason"] not in _STARTING:
             yield f"{name}: {_format_reason(waiting['reason'], waiting.get('message'))}"

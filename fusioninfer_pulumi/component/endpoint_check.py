@@ -119,13 +119,12 @@ def probe_endpoint(
     component: pulumi.Resource,
     plan: ServicePlan,
     endpoint: pulumi.Output[str],
-    deadline: Callable[[], pulumi.Output[float | None]],
+    get_deadline: Callable[[], pulumi.Output[float | None]],
 ) -> None:
     """Probe the endpoint at the end of an update, and fail the program if it does not serve.
 
     It does nothing in previews, if files are written, or if Pulumi does not run the program. No
-    resource or output depends on the result. `deadline` returns the update's deadline, known at its
-    end; None if files are written.
+    resource or output depends on the result. `get_deadline` is `Children.get_deadline`.
     """
     if (
         plan.wait.level is not WaitLevel.SERVING
@@ -134,14 +133,14 @@ def probe_endpoint(
     ):
         return
 
-    async def probe_url(state: list[Any]) -> bool:
-        url, deadline_at = state
-        if deadline_at is None:
+    async def probe_url(url_and_deadline: list[Any]) -> bool:
+        url, deadline = url_and_deadline
+        if deadline is None:
             return False
         reason = "its address is not known to the program"
         try:
             if url:
-                await wait_until_ready(url, max(0.0, deadline_at - time.monotonic()))
+                await wait_until_ready(url, max(0.0, deadline - time.monotonic()))
                 return True
         except NotReadyError as problem:
             raise pulumi.RunError(
@@ -153,5 +152,5 @@ def probe_endpoint(
         pulumi.log.info(f"the endpoint was not checked: {reason}", component)
         return False
 
-    state: Any = pulumi.Output.all(endpoint, deadline())
-    state.apply(probe_url)
+    url_and_deadline: Any = pulumi.Output.all(endpoint, get_deadline())
+    url_and_deadline.apply(probe_url)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 
-from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.checks.update_checks import check_layout_switch, check_update
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.cluster_access import get_program_services
-from fusioninfer_pulumi.component.diagnosis import find_failed_replicas
+from fusioninfer_pulumi.component.diagnosis import read_lws_failures
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
 from fusioninfer_pulumi.component.kubernetes_objects import (
     TOKEN,
@@ -29,7 +28,7 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
     combine_live_objects,
     find_latest,
 )
-from fusioninfer_pulumi.component.pulumi_sdk import collect_services, make_unknown_output
+from fusioninfer_pulumi.component.pulumi_sdk import collected_services, make_unknown_output
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import (
     OBSERVED,
@@ -37,12 +36,13 @@ from fusioninfer_pulumi.component.stack_state import (
     get_stack_lws,
     read_version,
 )
-from fusioninfer_pulumi.component.status import ServiceStatus, service_status
+from fusioninfer_pulumi.component.status import ServiceStatus, compute_status
 from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
     Severity,
     drop_ignored,
+    errors,
     format_with_rule,
     parse_ignored_rules,
 )
@@ -132,7 +132,7 @@ class InferenceService(pulumi.ComponentResource):
         existing = find_stack_lws(name, self.plan)
         raise_errors(check_update(self.plan, manifests, existing), name)
         super().__init__(TOKEN, name, build_recorded_inputs(self.plan), opts)
-        collected = collect_services.get()
+        collected = collected_services.get()
         if collected is not None:
             collected.append((name, self.plan))
         else:
@@ -194,6 +194,7 @@ class InferenceService(pulumi.ComponentResource):
             target = build_service_reference(plan.service, plan.roles, plan.shape)
             host, port = target["name"], target["port"]
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
+            # Known only when the update has ended.
             return observed_objects.apply(lambda _: url)
         endpoint_plan = find_endpoint(routing)
         if endpoint_plan is not None and endpoint_plan.host is not None:
@@ -224,7 +225,7 @@ class InferenceService(pulumi.ComponentResource):
         }
         yaml_only_output = self._children.is_yaml_only
 
-        def compute_if_unchanged(states: list[LiveObjects]) -> Any:
+        def compute_if_known(states: list[LiveObjects]) -> Any:
             if pulumi.runtime.is_dry_run() and any(
                 read_version(states[0][name]["metadata"]) != version
                 for name, version in versions.items()
@@ -238,11 +239,11 @@ class InferenceService(pulumi.ComponentResource):
             }
             lws = {name: live[name] for name in self.leader_worker_sets}
             is_yaml_only = bool(await yaml_only_output.future())
-            failures = await find_failed_replicas(self, plan, lws, is_yaml_only=is_yaml_only)
-            return service_status(plan, live, failures)
+            failures = await read_lws_failures(self, plan, lws, is_yaml_only=is_yaml_only)
+            return compute_status(plan, live, failures)
 
         return combine([combine_live_objects(objects), observed_objects], list).apply(
-            compute_if_unchanged
+            compute_if_known
         )
 
 
@@ -264,9 +265,9 @@ def build_recorded_inputs(plan: ServicePlan) -> dict[str, Any]:
     return inputs
 
 
-def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> None:
+def log_warnings(findings: Iterable[Finding], component: pulumi.Resource) -> None:
     """Log the warnings among findings, and the infos with `--debug`."""
-    for finding in problems:
+    for finding in findings:
         # Pulumi prints the severity.
         text = format_with_rule(finding).removeprefix(f"{finding.severity.value}: ")
         if finding.severity is Severity.WARNING:
@@ -275,11 +276,10 @@ def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> Non
             pulumi.log.debug(text, component)
 
 
-def raise_errors(problems: Iterable[Finding], title: str) -> None:
+def raise_errors(findings: Iterable[Finding], title: str) -> None:
     """Raise the errors among findings, if there are any."""
-    errors = findings.errors(problems)
-    if errors:
-        raise InvalidServiceError(errors, title)
+    if rejected := errors(findings):
+        raise InvalidServiceError(rejected, title)
 
 
 def _validate_and_plan(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:

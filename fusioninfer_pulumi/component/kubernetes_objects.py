@@ -18,7 +18,7 @@ from fusioninfer_pulumi.component.pulumi_sdk import HeldResource
 T = TypeVar("T")
 #: `metadata` and `status` of objects, by name.
 LiveObjects = dict[str, dict[str, Any]]
-#: Pulumi type token of the component. Changing it would replace every user's service.
+#: Pulumi type token of `InferenceService`. Changing it would replace every user's service.
 TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token, not a password
 
 
@@ -88,8 +88,8 @@ def combine_live_objects(objects: Mapping[str, KubernetesObject]) -> pulumi.Outp
 
     def build_states(values: list[Any]) -> LiveObjects:
         return {
-            name: {"metadata": values[2 * at], "status": values[2 * at + 1]}
-            for at, name in enumerate(objects)
+            name: {"metadata": values[2 * index], "status": values[2 * index + 1]}
+            for index, name in enumerate(objects)
         }
 
     return combine(outputs, build_states)

@@ -22,12 +22,12 @@ _RENDER_OPTION = "renderYamlToDirectory"
 _READ_STACK = "pulumi:pulumi:readStackResourceOutputs"
 #: Key by which Pulumi marks mappings that stand for secrets, assets or references.
 SIGNATURE = "4dabf18193072939515e22adb298388d"
-#: Value that a provider gets for an unknown input.
+#: Type of the value that a provider gets for an unknown input.
 Unknown = pulumi.output.Unknown
 
 #: Set to a list if the command line runs the program: components append their names and plans.
-collect_services: ContextVar[list[tuple[str, ServicePlan]] | None] = ContextVar(
-    "collect_services", default=None
+collected_services: ContextVar[list[tuple[str, ServicePlan]] | None] = ContextVar(
+    "collected_services", default=None
 )
 
 
@@ -46,12 +46,12 @@ def set_root_resource() -> None:
 
 def has_pulumi_engine() -> bool:
     """Return whether Pulumi runs the program, not the command line or a test with mocks."""
-    return collect_services.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
+    return collected_services.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
 
 
 def is_program_running() -> bool:
     """Return whether Pulumi or the command line runs a program, not a test with mocks."""
-    return collect_services.get() is not None or has_pulumi_engine()
+    return collected_services.get() is not None or has_pulumi_engine()
 
 
 def get_kubernetes_provider(resource: pulumi.Resource) -> pulumi.ProviderResource | None:
@@ -67,7 +67,7 @@ def is_yaml_only(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
     The result is an Output (which is always known) for an explicit provider, because Pulumi must be
     asked for the provider's arguments.
     """
-    if collect_services.get() is not None:
+    if collected_services.get() is not None:
         return True
     provider = get_kubernetes_provider(component)
     if provider is None:
@@ -95,7 +95,7 @@ async def read_provider_state(provider: pulumi.ProviderResource) -> Mapping[str,
 
 
 class HeldResource(pulumi.CustomResource):
-    """A resource whose dependents can be made to wait longer than for its registration.
+    """A resource whose dependents can be made to wait beyond its registration.
 
     The SDK awaits the `urn` of a resource's dependencies before it registers the resource.
     """

@@ -34,13 +34,13 @@ def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -
         return []
     own_pool = object_names.inference_pool(plan.service)
     before = before or {}
-    pools = {own_pool: plan.service} if own_pool in before else {}
+    services = {own_pool: plan.service} if own_pool in before else {}
     if route.has_split:
-        pools |= {
+        services |= {
             object_names.inference_pool(service): service for service in list_split_services(plan)
         }
     shares = dict(route.split) if route.has_split else {own_pool: 100}
-    return [service for pool, service in pools.items() if shares[pool] > before.get(pool, 0)]
+    return [service for pool, service in services.items() if shares[pool] > before.get(pool, 0)]
 
 
 def list_split_services(plan: ServicePlan) -> list[str]:
@@ -58,11 +58,11 @@ async def explain_unavailable_service(cluster: Cluster, service: str) -> str | N
     """
     lws = await cluster.read_objects(service, LWS)
     pickers = await cluster.read_objects(service, ("apps/v1", "Deployment"))
-    missing = explain_unavailable(lws.values(), pickers.values())
+    reason = explain_unavailable(lws.values(), pickers.values())
     # KEDA starts pods for the requests that the endpoint picker queues.
-    if missing == _NO_REPLICA and lws and await cluster.read_objects(service, _SCALED_OBJECT):
+    if reason == _NO_REPLICA and lws and await cluster.read_objects(service, _SCALED_OBJECT):
         return None
-    return missing
+    return reason
 
 
 def explain_unavailable(lws: Iterable[Manifest], pickers: Iterable[Manifest]) -> str | None:

@@ -32,26 +32,24 @@ def check_on_server(
 ) -> None:
     """Fail a preview if a check on the cluster finds errors; pass findings to `log`.
 
-    Warnings of rules that the service ignores are dropped.
-    Runs only in previews of the Pulumi engine. If the cluster cannot be read, the reason is logged
-    with `--debug`.
+    Warnings of rules that the service ignores are dropped. The checks run only in previews of the
+    Pulumi engine. If the cluster cannot be read, the reason is logged with `--debug`.
     """
     if not (pulumi.runtime.is_dry_run() and has_pulumi_engine()):
         return
 
-    async def check(writes_files: bool) -> bool:  # noqa: FBT001  # the value of an Output
-        if writes_files or not await has_known_cluster(component):
+    async def check(yaml_only: bool) -> bool:  # noqa: FBT001  # the value of an Output
+        if yaml_only or not await has_known_cluster(component):
             return False
         cluster = Cluster(component, plan.namespace)
         try:
-            problems = await cluster.read(_run_checks, plan, seconds=_CHECK_SECONDS + 1)
+            findings = await cluster.read(_run_checks, plan, seconds=_CHECK_SECONDS + 1)
         except Exception as problem:  # noqa: BLE001  # the provider reports unreachable clusters
             text = f"the API server was not queried: {describe_read_error(problem)}"
             pulumi.log.debug(text, component)
             return False
-        log(drop_ignored(problems, parse_ignored_rules(plan.meta.annotations)), component)
-        rejected = errors(problems)
-        if rejected:
+        log(drop_ignored(findings, parse_ignored_rules(plan.meta.annotations)), component)
+        if rejected := errors(findings):
             lines = "\n".join(f"{plan.service}: {item} [{item.rule}]" for item in rejected)
             raise pulumi.RunError(lines)
         return True

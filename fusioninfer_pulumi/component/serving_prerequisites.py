@@ -17,7 +17,7 @@ from fusioninfer_pulumi.component.inference_service import (
     log_warnings,
     raise_errors,
 )
-from fusioninfer_pulumi.component.pulumi_sdk import collect_services, get_kubernetes_provider
+from fusioninfer_pulumi.component.pulumi_sdk import collected_services, get_kubernetes_provider
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.kube.supported_products import (
@@ -102,11 +102,11 @@ class ServingPrerequisites(pulumi.ComponentResource):
         kubeconfig: Any = self._args.kubeconfig
         settings = pulumi.Config("kubernetes")
         context = self._args.context or settings.get("context")
-        if collect_services.get() is not None:
+        if collected_services.get() is not None:
             return pulumi.Output.from_input(None)  # commands run the program without a cluster
         if isinstance(kubeconfig, pulumi.Output):
             releases = kubeconfig.apply(
-                lambda text: self._check(text, context), run_with_unknowns=True
+                lambda text: self._read_releases(text, context), run_with_unknowns=True
             )
             # Releases are not secret, although the kubeconfig is.
             return pulumi.Output.unsecret(releases)
@@ -115,9 +115,9 @@ class ServingPrerequisites(pulumi.ComponentResource):
         if not is_explicit and get_kubernetes_provider(self):
             self._warn("the provider's cluster is not known here; pass its kubeconfig or context")
             return pulumi.Output.from_input(None)
-        return pulumi.Output.from_input(self._check(kubeconfig, context))
+        return pulumi.Output.from_input(self._read_releases(kubeconfig, context))
 
-    def _check(self, kubeconfig: Any, context: str | None) -> dict[str, str] | None:
+    def _read_releases(self, kubeconfig: Any, context: str | None) -> dict[str, str] | None:
         """Check the cluster and return its releases; None if it cannot be read."""
         if kubeconfig is not None and not isinstance(kubeconfig, str):
             self._warn("its kubeconfig is not known before the update")
@@ -130,12 +130,12 @@ class ServingPrerequisites(pulumi.ComponentResource):
         try:
             api = KubernetesApi(kubeconfig, context)
             cluster = LiveCluster(api, self._plans, product_namespaces=namespaces)
-            problems = list_prerequisites(cluster)
+            findings = list_prerequisites(cluster)
         except UnreadableError as problem:
             self._warn(str(problem))
             return None
-        log_warnings(problems, self)
-        raise_errors(problems, self._name)
+        log_warnings(findings, self)
+        raise_errors(findings, self._name)
         return {name: format_release(release) for name, release in sorted(cluster.releases.items())}
 
     def _warn(self, reason: str) -> None:

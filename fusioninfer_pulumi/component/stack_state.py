@@ -13,7 +13,7 @@ import pulumi
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.component.pulumi_sdk import (
     SIGNATURE,
-    collect_services,
+    collected_services,
     find_value,
     get_running_stack,
     read_stack_resources,
@@ -22,15 +22,15 @@ from fusioninfer_pulumi.component.pulumi_sdk import (
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import read_engines
-from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackTemplate, read_layout
+from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackSpec, read_layout
 from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.http_route import compute_pool_shares
 from fusioninfer_pulumi.topology.gang import read_gang_reference
 
 #: Output of the component with the live state at the end of an update (`Observed`).
 OBSERVED = "observed"
-#: Makes the provider adopt existing objects that are not in the state.
-_UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
+#: Environment variable and option that make the provider adopt existing objects.
+_UPSERT_VARIABLE = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 _UPSERT_OPTION = "upsertExistingObjects"
 
 
@@ -77,14 +77,14 @@ def read_stack_state() -> StackState | None:
         return None
     lws, components, shares = [], {}, {}
     for urn, resource in resources.items():
-        kinds, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
-        match kinds.rpartition("$")[2]:
+        _stack, _project, types, logical = urn.split("::", 3)
+        match types.rpartition("$")[2]:
             case "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet":
                 lws.append(_build_stack_lws(logical, resource))
             case "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute":
                 rules = read_value(resource, "outputs", "spec", "rules")
                 shares[logical] = compute_pool_shares(rules or ())
-            case kind if kind == TOKEN:
+            case token if token == TOKEN:
                 components[logical] = _read_observed_output(resource)
     return StackState(tuple(lws), components, shares)
 
@@ -94,8 +94,8 @@ def get_stack_lws() -> tuple[StackLws, ...] | None:
 
     None if the state cannot be read, for example under mocks or on the command line.
     """
-    stack = _get_state()
-    return None if stack is None else stack.lws
+    state = _get_state()
+    return None if state is None else state.lws
 
 
 def get_stack_shares(route: str) -> Mapping[str, float] | None:
@@ -103,17 +103,17 @@ def get_stack_shares(route: str) -> Mapping[str, float] | None:
 
     None if the stack's state has no such route, or cannot be read.
     """
-    stack = _get_state()
-    return None if stack is None else stack.shares.get(route)
+    state = _get_state()
+    return None if state is None else state.shares.get(route)
 
 
 def read_observed(name: str) -> Observed:
-    """Return a component's output in the last update, by the component's logical name.
+    """Return the `Observed` of a component's last update, by the component's logical name.
 
     If the state has no component of that name (new or renamed), it is empty and `served` is None.
     """
-    stack = _get_state()
-    return (stack.components.get(name) if stack else None) or Observed(served=None)
+    state = _get_state()
+    return (state.components.get(name) if state else None) or Observed(served=None)
 
 
 def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
@@ -124,17 +124,17 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     as a service of the same name in another cluster, is not returned. None if the state cannot be
     read.
     """
-    stack = _get_state()
-    if stack is None:
+    state = _get_state()
+    if state is None:
         return None
-    stack.created.add(name)
+    state.created.add(name)
     by_logical_name: dict[str, list[StackLws]] = {}
     by_name: dict[str, list[StackLws]] = {}
-    for state_lws in stack.lws:
+    for state_lws in state.lws:
         component = state_lws.component
         # Components that the program creates later are unknown, unless the state has them.
         has_other_component = component not in ("", name) and (
-            component in stack.created or {component, name} <= stack.components.keys()
+            component in state.created or {component, name} <= state.components.keys()
         )
         by_logical_name.setdefault(state_lws.logical_name, []).append(state_lws)
         if state_lws.service in ("", plan.service) and not has_other_component:
@@ -142,13 +142,10 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     existing = {}
     for planned in (planned_lws.name for role in plan.roles for planned_lws in role.lws):
         same_logical = by_logical_name.get(name + planned[len(plan.service) :], [])
-        moved = by_name.get(planned, [])
         # Resources with different parents may have the same logical name.
-        same_both, moved = (
-            [lws for lws in candidates if lws.has_name(planned, plan.namespace)]
-            for candidates in (same_logical, moved)
-        )
-        lws = next(iter([*same_both, *same_logical, *moved]), None)
+        same_names = [lws for lws in same_logical if lws.has_name(planned, plan.namespace)]
+        moved = [lws for lws in by_name.get(planned, []) if lws.has_name(planned, plan.namespace)]
+        lws = next(iter([*same_names, *same_logical, *moved]), None)
         if lws is not None:
             existing[planned] = lws
     return existing
@@ -156,7 +153,7 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
 
 def _get_state() -> StackState | None:
     stack = get_running_stack()
-    if stack is None or collect_services.get() is not None:
+    if stack is None or collected_services.get() is not None:
         return None
     if stack not in _states:
         _states[stack] = read_stack_state()
@@ -165,29 +162,29 @@ def _get_state() -> StackState | None:
 
 def is_adopting_objects() -> bool:
     """Return whether this update adopts existing objects that are not in the state."""
-    options = (os.environ.get(_UPSERT), pulumi.Config("kubernetes").get(_UPSERT_OPTION))
+    options = (os.environ.get(_UPSERT_VARIABLE), pulumi.Config("kubernetes").get(_UPSERT_OPTION))
     return any((option or "").lower() not in ("", "0", "false") for option in options)
 
 
 def _build_stack_lws(logical: str, resource: Any) -> StackLws:
     metadata = read_value(resource, "outputs", "metadata") or {}
-    lws_labels, name = metadata.get("labels") or {}, str(metadata.get("name") or "")
+    lws_labels = metadata.get("labels") or {}
     engine = None
     if pulumi.runtime.is_dry_run() and SIGNATURE not in str(find_value(resource, "outputs")):
         spec = read_value(resource, "outputs", "spec")
         engine = next(iter(read_engines([{"metadata": metadata, "spec": spec}])), None)
     return StackLws(
-        logical,
-        name,
-        str(metadata.get("namespace") or ""),
-        str(lws_labels.get(labels.SERVICE) or ""),
-        read_layout(lws_labels),
-        str(lws_labels.get(labels.REVISION) or ""),
-        _build_template(resource),
-        read_version(metadata),
-        str(lws_labels.get(labels.ROLE_NAME) or ""),
-        str(lws_labels.get(labels.PAIR_REVISION) or ""),
-        engine,
+        logical_name=logical,
+        name=str(metadata.get("name") or ""),
+        namespace=str(metadata.get("namespace") or ""),
+        service=str(lws_labels.get(labels.SERVICE) or ""),
+        layout=read_layout(lws_labels),
+        revision=str(lws_labels.get(labels.REVISION) or ""),
+        spec=_build_stack_spec(resource),
+        version=read_version(metadata),
+        role=str(lws_labels.get(labels.ROLE_NAME) or ""),
+        pair_revision=str(lws_labels.get(labels.PAIR_REVISION) or ""),
+        engine=engine,
     )
 
 
@@ -200,20 +197,20 @@ def _read_observed_output(component: Any) -> Observed:
     return Observed(served=None if has_finished else {})
 
 
-def _build_template(resource: Any) -> StackTemplate | None:
+def _build_stack_spec(resource: Any) -> StackSpec | None:
     template = ("outputs", "spec", "leaderWorkerTemplate")
     # Pod templates are large, so only a few fields are converted to Python.
     if find_value(resource, *template, "workerTemplate") is None:
         return None
     annotations = read_value(resource, *template, "workerTemplate", "metadata", "annotations")
-    group = read_value(
+    pod_group = read_value(
         resource, *template, "workerTemplate", "spec", "schedulingGroup", "podGroupName"
     )
-    return StackTemplate(
-        read_value(resource, *template, "subGroupPolicy") or {},
-        read_gang_reference(annotations, group),
-        _read_count(read_value(resource, *template, "size")),
-        _read_count(read_value(resource, "outputs", "spec", "replicas")),
+    return StackSpec(
+        sub_group_policy=read_value(resource, *template, "subGroupPolicy") or {},
+        gang=read_gang_reference(annotations, pod_group),
+        nodes=_read_count(read_value(resource, *template, "size")),
+        replicas=_read_count(read_value(resource, "outputs", "spec", "replicas")),
     )
 
 

@@ -64,7 +64,7 @@ class ServiceStatus(_RequiredFields, total=False):
     """The serving groups by index, only if the service has groups."""
 
 
-def service_status(
+def compute_status(
     plan: ServicePlan,
     live: Mapping[str, Live | None],
     failures: Mapping[str, str] | None = None,
@@ -314,15 +314,15 @@ def _compute_group_statuses(
 
 def _compute_role_status(
     role: RolePlan,
-    lws: Mapping[str, Live | None],
+    live: Mapping[str, Live | None],
     failures: Mapping[str, str],
     blocked: str | None,
 ) -> ComponentStatus:
-    live = [lws.get(planned.name) for planned in role.lws]
-    ready = sum(starmap(count_ready_replicas, zip(role.lws, live, strict=True)))
+    live_lws = [live.get(planned.name) for planned in role.lws]
+    ready = sum(starmap(count_ready_replicas, zip(role.lws, live_lws, strict=True)))
     desired = len(role.replicas)
-    if role.is_autoscaled and all(map(_has_status, live)):
-        desired = sum(int((item or {})["status"].get("replicas") or 0) for item in live)
+    if role.is_autoscaled and all(map(_has_status, live_lws)):
+        desired = sum(int((lws or {})["status"].get("replicas") or 0) for lws in live_lws)
     # During an update surge replicas may be ready as well.
     ready = min(ready, desired)
     return {
@@ -331,13 +331,13 @@ def _compute_role_status(
         "nodesPerReplica": role.nodes,
         "totalPods": desired * role.nodes,
         "readyPods": ready * role.nodes,
-        "phase": _compute_phase(role, live, (ready, desired), failures, blocked),
+        "phase": _compute_phase(role, live_lws, (ready, desired), failures, blocked),
     }
 
 
 def _compute_phase(
     role: RolePlan,
-    live: list[Live | None],
+    live_lws: list[Live | None],
     counts: tuple[int, int],
     failures: Mapping[str, str],
     blocked: str | None,
@@ -345,11 +345,11 @@ def _compute_phase(
     ready, desired = counts
     if any(planned.name in failures for planned in role.lws):
         return "Failed"
-    if ready == desired and all(map(is_available, live)):
+    if ready == desired and all(map(is_available, live_lws)):
         return "Running"
-    if not any(live):
+    if not any(live_lws):
         return "Unknown"
-    if not any(_has_status(item) for item in live) or (ready == 0 and blocked is not None):
+    if not any(map(_has_status, live_lws)) or (ready == 0 and blocked is not None):
         return "Pending"
     return "Deploying"
 
@@ -393,8 +393,8 @@ def _can_serve(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> 
         for role in plan.roles
         if role.replicas and (minima is None or get_required_replicas([role], minima)[role.name])
     ]
-    ready = [role for role in required or plan.roles if components[role.name]["readyReplicas"]]
-    return bool(ready) and len(ready) >= len(required)
+    ready = {name for name, status in components.items() if status["readyReplicas"]}
+    return bool(ready) and ready.issuperset(role.name for role in required)
 
 
 def _decide_failed(plan: ServicePlan, failures: Mapping[str, str]) -> tuple[str, str, str]:

@@ -241,13 +241,14 @@ class Update:
 
         Return the live objects, and the minimum number of pods of each scheduled PodGroup.
         """
-        level, live = self.plan.wait.level, Objects()
+        level = self.plan.wait.level
+        live: Objects = {}
         served = {} if self._is_new else self._observed.served
         manifests = [
             manifest
             for manifest in list_awaited_manifests(self.plan, self._manifests)
             if level is WaitLevel.SERVING
-            or (served is not None and {_read_name_and_minimum(manifest)} - served.items())
+            or (served is not None and _read_name_and_minimum(manifest) not in served.items())
         ]
         for manifest in manifests:
             name = manifest["metadata"]["name"]
@@ -298,7 +299,8 @@ def build_initial_state(
     name: str, plan: ServicePlan, manifests: Iterable[Mapping[str, Any]], observed: Observed
 ) -> UpdateState:
     """Return the state before the update of a component, from the stack's state."""
-    known = find_stack_lws(name, plan)
+    existing = find_stack_lws(name, plan)
+    lws_before = existing or {}
     revisions = {
         manifest["metadata"]["name"]: str(manifest["metadata"]["labels"][labels.REVISION])
         for manifest in manifests
@@ -307,11 +309,11 @@ def build_initial_state(
     lws = {}
     gang = "" if plan.gang is None else plan.gang.reference
     pairs = {
-        planned: (old.pair_revision, old.template.gang if old.template is not None else gang)
-        for planned, old in (known or {}).items()
+        planned: (old.pair_revision, gang if old.spec is None else old.spec.gang)
+        for planned, old in lws_before.items()
     }
     for lws_step in order_update(plan, find_pair_changes(plan, pairs)):
-        before = (known or {}).get(lws_step.name)
+        before = lws_before.get(lws_step.name)
         revision = revisions[lws_step.name]
         served = (observed.served or {}).get(lws_step.name)
         lws[lws_step.name] = LwsState(
@@ -325,7 +327,7 @@ def build_initial_state(
             served_revision=served,
             existed_before=before is not None,
         )
-    needs_discovery = known is None or is_adopting_objects()
+    needs_discovery = existing is None or is_adopting_objects()
     return UpdateState(
         lws,
         plan.wait.timeout,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, product
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
@@ -45,8 +45,8 @@ class EngineLws:
     """A LeaderWorkerSet whose leader runs an engine.
 
     Attributes:
-        revision: Value of the label, or empty.
-        pair_revision: Value of the label, or empty.
+        revision: Value of the label `revision`, or empty.
+        pair_revision: Value of the label `pair-revision`, or empty.
         gang: The `GangPlan.reference` of its pods, or empty.
         sidecar: Image of the prefill/decode sidecar, or empty.
     """
@@ -73,18 +73,17 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
             template, "workerTemplate", "spec"
         )
         containers = [*_list_items(pod, "containers"), *_list_items(pod, "initContainers")]
-        commands = filter(attrgetter("engine"), map(read_command, containers))
-        for command in islice(commands, 1):
-            name = str(lookup(manifest, "metadata", "name"))
-            kind, role, revision, pair = (
-                str(lookup(manifest, "metadata", "labels", key) or "") for key in _LABELS
-            )
-            sidecars = (item.get("image") for item in containers if is_sidecar(item))
-            images = (image if isinstance(image, str) else "<output>" for image in sidecars)
-            gang, image = read_lws_gang_reference(manifest), next(images, "")
-            engines.append(
-                EngineLws(name, role or name, kind, command, revision, pair, gang, image)
-            )
+        command = next(filter(attrgetter("engine"), map(read_command, containers)), None)
+        if command is None:
+            continue
+        name = str(lookup(manifest, "metadata", "name"))
+        kind, role, revision, pair = (
+            str(lookup(manifest, "metadata", "labels", key) or "") for key in _LABELS
+        )
+        sidecars = (item.get("image") for item in containers if is_sidecar(item))
+        images = (image if isinstance(image, str) else "<output>" for image in sidecars)
+        gang, image = read_lws_gang_reference(manifest), next(images, "")
+        engines.append(EngineLws(name, role or name, kind, command, revision, pair, gang, image))
     return engines
 
 
@@ -177,11 +176,11 @@ def describe_mixed_revisions(update: UpdateComparison) -> list[str]:
     return lines
 
 
-def _find_prefill_decode(update: UpdateComparison) -> Iterator[MixedPair]:
+def _find_prefill_decode_pairs(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pairs of old and new prefill and decode pods.
 
-    There are none if the update order and the endpoint picker avoid them, or if no setting changes
-    that prefill and decode engines compare.
+    There are none if the update order and the endpoint picker avoid them, or if the settings that
+    prefill and decode engines compare do not change.
     """
     before, after = (
         [lws for lws in side if lws.component_type in PAIR_TYPES]
@@ -250,10 +249,9 @@ def _find_recompute_setting(decode: EngineCommand) -> str:
     if decode.engine is None:
         return ""
     cache = decode.engine.kv_cache
-    fails = cache.predict_load_failure(
-        decode
-    ) is PairState.BROKEN and cache.can_survive_failed_handshake(decode)
-    return cache.recompute_setting if fails else ""
+    fails = cache.predict_load_failure(decode) is PairState.BROKEN
+    is_avoidable = fails and cache.can_survive_failed_handshake(decode)
+    return cache.recompute_setting if is_avoidable else ""
 
 
 def _find_advice(
@@ -281,11 +279,12 @@ def _find_advice(
     return "layout PerReplica with two prefill replicas and strategy Rolling avoids it"
 
 
-def _find_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
+def _find_rejected_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pods that reject a model name that clients or the endpoint picker request."""
     old_names = [lws.command.requestable_names for lws in update.before]
     rewrites = dict(_find_rewrites(update.objects))
     known = [names for names in old_names if names is not None]
+    # By the name that a client requests: the names that pods may get.
     requests = {name: {name} for name in set.intersection(*known)} if known else {}
     requests |= rewrites
     pods = [("new", new, old, requests) for old, new in update.changed_engines]
@@ -301,18 +300,18 @@ def _find_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
             continue
         missing = sorted(name for name, targets in requested.items() if not targets <= names)
         if missing:
-            yield _describe_missing(missing, members, engine.http.api_source)
+            yield _describe_missing_names(missing, members, engine.http.api_source)
     # Aliases that the endpoint picker no longer rewrites.
     removed = {*dict(_find_rewrites(update.objects_before))} - rewrites.keys()
     for lws in {lws.role: lws for lws in update.after}.values():
         engine, names = lws.command.engine, lws.command.requestable_names
-        missing = sorted(removed.difference(removed if names is None else names))
+        missing = [] if names is None else sorted(removed - names)
         if missing and engine is not None and engine.http.rejects_unknown_models:
             members = f"clients with {lws.role} pods"
-            yield _describe_missing(missing, members, engine.http.api_source)
+            yield _describe_missing_names(missing, members, engine.http.api_source)
 
 
-def _describe_missing(names: Sequence[str], members: str, source: str) -> MixedPair:
+def _describe_missing_names(names: Sequence[str], members: str, source: str) -> MixedPair:
     return MixedPair(
         PairState.BROKEN,
         members,
@@ -346,7 +345,7 @@ _PARSERS = (
 )  # fmt: skip
 
 
-def _find_response_formats(update: UpdateComparison) -> Iterator[MixedPair]:
+def _find_format_changes(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pods whose responses clients may fail to parse."""
     remedy = "make clients accept both formats before this update"
     for old, new in update.changed_engines:
@@ -365,16 +364,17 @@ def _find_response_formats(update: UpdateComparison) -> Iterator[MixedPair]:
 
 
 def _find_reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
-    number = parse_release(read_pair_setting(command, "release") or "")
+    release = parse_release(read_pair_setting(command, "release") or "")
     fields = command.engine.http.reasoning_fields if command.engine else {}
-    return next((fields[since] for since in [*fields][::-1] if number >= parse_release(since)), ())
+    latest_first = reversed([*fields.items()])
+    return next((names for since, names in latest_first if release >= parse_release(since)), ())
 
 
-#: Names of alternative metrics in a query, of which one is enough.
+#: Metrics that a query accepts: `a or b` is {a, b}.
 _Query = frozenset[str]
 
 
-def _find_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
+def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield objects that query engine metrics which only one of the two revisions has."""
     readers = list(_read_queries(update))
     for old, new in update.changed_engines:
@@ -436,7 +436,7 @@ def _find_queries(value: Any) -> Iterator[_Query]:
             yield from _find_queries(item)
 
 
-def _find_sidecars(update: UpdateComparison) -> Iterator[MixedPair]:
+def _find_unknown_sidecars(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield new sidecars of unknown releases, which may not read the endpoint picker's headers.
 
     The sidecars of llm-d 0.9 and 0.10 read the header `x-prefiller-host-port`
@@ -452,7 +452,7 @@ def _find_sidecars(update: UpdateComparison) -> Iterator[MixedPair]:
             )
 
 
-def _find_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
+def _find_unknown_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield the endpoint picker if its image is new and its release unknown."""
     image = update.plan.picker.epp.image if update.plan and update.plan.picker else None
     before = [
@@ -472,11 +472,11 @@ def _find_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
 #: and gateways both read InferencePools of v1, and pickers read the KV cache events of vLLM 0.11.0
 #: to 0.33.0 as arrays and as maps (`kvevents/engineadapter` of llm-d 0.9 and 0.10).
 PAIR_FINDERS: tuple[Callable[[UpdateComparison], Iterator[MixedPair]], ...] = (
-    _find_model_names,
-    _find_prefill_decode,
+    _find_rejected_model_names,
+    _find_prefill_decode_pairs,
     _find_outages,
-    _find_response_formats,
-    _find_metrics,
-    _find_sidecars,
-    _find_pickers,
+    _find_format_changes,
+    _find_missing_metrics,
+    _find_unknown_sidecars,
+    _find_unknown_pickers,
 )

@@ -13,14 +13,14 @@ from fusioninfer_pulumi.rollout.state_machine import Version
 
 
 @dataclass(frozen=True)
-class StackTemplate:
+class StackSpec:
     """Fields of a LeaderWorkerSet's spec in the stack's state.
 
     Attributes:
         gang: The `GangPlan.reference` of its pods, or empty.
     """
 
-    sub_groups: Mapping[str, Any]
+    sub_group_policy: Mapping[str, Any]
     gang: str
     nodes: int
     replicas: int
@@ -34,7 +34,7 @@ class StackLws:
         logical_name: Its logical name in Pulumi.
         name: Its Kubernetes name, empty if not known yet.
         layout: The layout according to its labels, None if this library did not create it.
-        template: Fields of its spec, None if unknown.
+        spec: Fields of its spec, None if unknown.
         version: Its uid and generation; one of them changes with its spec.
         role: Name of its role, empty if its labels have none.
         pair_revision: Value of its label, or empty.
@@ -47,7 +47,7 @@ class StackLws:
     service: str
     layout: Layout | None
     revision: str
-    template: StackTemplate | None
+    spec: StackSpec | None
     version: Version = ("", 0)
     role: str = ""
     pair_revision: str = ""
@@ -55,7 +55,10 @@ class StackLws:
 
     @property
     def component(self) -> str:
-        """Logical name of its component, empty if it cannot be derived from the names here."""
+        """Logical name of its component, empty if unknown.
+
+        If `prod-decode-0` registers `chat-decode-0` of service `chat`, the component is `prod`.
+        """
         suffix = self.name[len(self.service) :]
         has_prefix = self.service and suffix and self.name.startswith(f"{self.service}-")
         is_derived = has_prefix and self.logical_name.endswith(suffix)

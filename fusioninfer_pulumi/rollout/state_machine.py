@@ -72,14 +72,14 @@ class LwsState:
         revision: Revision after the update.
         version_before: Version in the stack's state, None if it is not in the state.
         revision_before: Revision in the stack's state.
-        is_settled: Whether it counts as available while it is unchanged: its target revision was
-            available, it is frozen, or nothing is known about it.
+        is_settled: Whether the update need not wait for it if nothing changes: its target revision
+            was available, it is frozen, or nothing is known about it.
         served_revision: Last revision that was available, None if none ever was.
         existed_before: Whether it existed before the update, so that a change stops a replica;
             False once Pulumi has recreated it.
         version: Version that Pulumi returned, None until Pulumi answers.
         snapshot: Its entry in the last list, None if it was missing.
-        unavailable_since: Time of the list since which it has been unavailable, None if it is
+        unavailable_since: Time of the first of the lists that show it unavailable, None if it is
             available or was missing.
         may_recover: Whether it is unavailable, but has served and may only have missed probes.
         deadline: When it must be available, in the phases CHANGING and STARTING.
@@ -253,9 +253,9 @@ class ListReturned:
 
 @dataclass(frozen=True)
 class TimerExpired:
-    """The timer for `UpdateState.wake_at` expired while Pulumi owed no answer.
+    """The timer for `UpdateState.wake_at` expired while no registration was pending.
 
-    While Pulumi owes answers, the observation is `PulumiAnswered` without versions instead.
+    While one is pending, the observation is `PulumiAnswered` without versions instead.
     """
 
     at: float
@@ -351,6 +351,7 @@ def _begin(state: UpdateState, at: float) -> _Result:
     stage, needs_list = Stage.RUNNING, False
     if changing and not state.has_list:
         first_batch = choose_next_lws(_list_steps(state), changing, (), ())
+        # The second batch starts when a list shows the first one available.
         stage, needs_list = Stage.LISTING, bool(changing.difference(first_batch))
     return _register(replace(state, stage=stage, needs_list=needs_list), required, at)
 
@@ -474,7 +475,7 @@ def _apply_snapshot(
 
 
 def _apply_failed_list(state: UpdateState, observation: ListReturned) -> _Result:
-    """Retry; after the last attempt fail if the update needs a list, otherwise continue."""
+    """Retry; after `MAX_ATTEMPTS` fail if the update needs a list, otherwise continue."""
     failures = state.failures + 1
     if failures < MAX_ATTEMPTS:
         return replace(state, failures=failures, next_list=observation.at + PAUSE_SECONDS), ()

@@ -141,7 +141,7 @@ class _SimulatedCluster:
     Attributes:
         registered: LeaderWorkerSets that Pulumi has applied.
         up: LeaderWorkerSets that are available.
-        has_new_changes: Whether pods of any LeaderWorkerSet were started since time last passed.
+        has_started_pods: Whether pods of any LeaderWorkerSet were started since `now` last changed.
     """
 
     plan: ServicePlan
@@ -149,7 +149,7 @@ class _SimulatedCluster:
     removed: Sequence[tuple[str, LwsSize]]
     registered: set[str] = field(default_factory=set)
     up: set[str] = field(default_factory=set)
-    has_new_changes: bool = False
+    has_started_pods: bool = False
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -180,7 +180,7 @@ class _SimulatedCluster:
                 self.registered.update(names)
                 changed = {name for name in names if self.changes[name].starts_pods}
                 self.up -= changed
-                self.has_new_changes = self.has_new_changes or bool(changed)
+                self.has_started_pods = self.has_started_pods or bool(changed)
                 observation = PulumiAnswered(
                     self.now, {name: self._get_version(name) for name in names}
                 )
@@ -189,11 +189,11 @@ class _SimulatedCluster:
             if not state.is_listing and not self.up.intersection(awaited):
                 batches.append(self._build_row())
                 # Move to the next deadline, and make its LeaderWorkerSets available.
-                self.has_new_changes = False
+                self.has_started_pods = False
                 self.now = min(state.lws[name].deadline for name in awaited)
                 self.up |= {name for name in awaited if state.lws[name].deadline <= self.now}
             observation = ListReturned(self.now, self._list_snapshots())
-        if self.has_new_changes:
+        if self.has_started_pods:
             batches.append(self._build_row())
         not_awaited = tuple(
             lws.name
@@ -206,14 +206,13 @@ class _SimulatedCluster:
     def _build_lws_state(self, lws_step: LwsStep) -> LwsState:
         change = self.changes[lws_step.name]
         exists = change.before is not None
-        revisions = "before", "after" if change.restarts or not exists else "before"
         return LwsState(
             lws_step,
-            revisions[1],
+            revision="after" if change.restarts or not exists else "before",
             version_before=self._get_version(lws_step.name) if exists else None,
-            revision_before=revisions[0] if exists else "",
+            revision_before="before" if exists else "",
             is_settled=not change.starts_pods,
-            served_revision=revisions[0] if exists else None,
+            served_revision="before" if exists else None,
             existed_before=exists,
         )
 

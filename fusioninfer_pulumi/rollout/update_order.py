@@ -45,9 +45,9 @@ class LwsStep(NamedTuple):
     """The update of one LeaderWorkerSet.
 
     Attributes:
-        limited_role: Role whose units share one `limit`; empty if all units of the service do.
-        unit: Name of what counts for `limit`: the LeaderWorkerSet or its serving group.
-        limit: How many of these units may be unavailable at a time, None for all.
+        unit: What `limit` counts: the LeaderWorkerSet's name, or the index of its serving group.
+        limit: How many units of `limited_role` may be unavailable at a time, None for all.
+        limited_role: Its role; empty if the units of the whole service share one `limit`.
         stage: It changes after all lower stages with the same `stage_scope`. 0 unless `roleOrder`
             is `Sequential` or prefill and decode change to another pair revision.
         is_required: Whether the service needs it; optional ones run if capacity is left.
@@ -103,7 +103,7 @@ def resolve_group_rollout(plan: ServicePlan) -> RoleRollout:
     )
 
 
-def count_required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
+def count_required_replicas(plan: ServicePlan, role: RolePlan) -> int:
     """Return how many replicas of a role, in each serving group, are required.
 
     The update treats the lowest ordinals as the required ones, also if the gang accepts any.
@@ -196,8 +196,10 @@ def _assign_pair_stages(
     ]
     updated = {step.name for step in prefill if pair_changes.get(step.name) is False}
     already_updated = updated.difference(frozen_prefill)
-    # A frozen replica serves the old revision, so a single outdated one may change first.
-    early = outdated[: len(outdated) // 2 or int(bool(frozen_prefill) and not already_updated)]
+    early = outdated[: len(outdated) // 2]
+    if not early and frozen_prefill and not already_updated:
+        # A frozen replica serves the old revision, so a single outdated one may change first.
+        early = outdated
     if not outdated or not (early or already_updated):
         return {}
     stages = {step.name: 1 for step in decode} | {step.name: 0 for step in prefill}
@@ -205,7 +207,7 @@ def _assign_pair_stages(
 
 
 def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
-    rollout, required = role.rollout, count_required_ordinals(plan, role)
+    rollout, required = role.rollout, count_required_replicas(plan, role)
     is_per_role, count = plan.shape.layout is Layout.PER_ROLE, len(lws.replicas)
     is_grouped = is_group_rollout(plan)
     ordinal = lws.replicas[0].index
@@ -254,16 +256,16 @@ def choose_next_lws(
 
     Required LeaderWorkerSets that are unavailable may always change, because that makes no other
     replica unavailable, and may repair a gang. Recently unavailable ones are an exception, because
-    they may have missed a few readiness probes and still serve. They and all others may change once
-    all lower stages are done, as long as at most `limit` units are unavailable. Optional ones may
-    change once all required ones of their role, or of their serving group, are available again.
+    they may have missed a few readiness probes and still serve. They and available ones may change
+    once all lower stages are done, as long as at most `limit` units are unavailable. Optional ones
+    may change once all required ones of their role, or of their serving group, are available again.
 
     Args:
         steps: The LeaderWorkerSets in the order of the update.
         waiting: LeaderWorkerSets that have yet to change.
         changing: LeaderWorkerSets that have changed and are not available again.
         unavailable: All existing LeaderWorkerSets that are unavailable, for any reason.
-        recently_unavailable: Those of them that may recover by themselves.
+        recently_unavailable: Members of `unavailable` that may recover by themselves.
     """
     down = {*unavailable, *changing}
     broken = {*unavailable}.difference(recently_unavailable)
@@ -274,11 +276,12 @@ def choose_next_lws(
         scope = step.stage_scope
         first_stage[scope] = min(step.stage, first_stage.get(scope, step.stage))
     blocking = {_find_group_or_role(step) for step in unfinished}
-    units: dict[str, set[str]] = {}
+    down_units: dict[str, set[str]] = {}
     for step in steps:
         if step.is_required and step.name in down:
-            units.setdefault(step.limited_role, set()).add(step.unit)
-    unblocked = {
+            down_units.setdefault(step.limited_role, set()).add(step.unit)
+    # Changing more of these units makes no other unit unavailable.
+    unlimited_units = {
         (s.limited_role, s.unit) for s in steps if s.is_required and s.name in {*broken, *changing}
     }
     names = []
@@ -290,14 +293,14 @@ def choose_next_lws(
             if _find_group_or_role(step) not in blocking:
                 names.append(step.name)
             continue
-        unavailable_units = units.setdefault(step.limited_role, set())
+        down_in_role = down_units.setdefault(step.limited_role, set())
         if (
             step.limit is None
-            or (step.limited_role, step.unit) in unblocked
-            or len(unavailable_units - {step.unit}) < step.limit
+            or (step.limited_role, step.unit) in unlimited_units
+            or len(down_in_role - {step.unit}) < step.limit
         ):
-            unavailable_units.add(step.unit)
-            unblocked.add((step.limited_role, step.unit))
+            down_in_role.add(step.unit)
+            unlimited_units.add((step.limited_role, step.unit))
             names.append(step.name)
     return names
 

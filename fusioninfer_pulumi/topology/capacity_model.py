@@ -6,7 +6,7 @@ rules, with lines under ``pkg/scheduler`` of that version:
 
 * A replica is a subgroup and is placed as a whole or not at all: if one pod finds no node, the
   statement is discarded (``actions/allocate/allocate.go:628-632,658-670``,
-  ``api/job_info.go:926-930``). With ``GangForm.LITERAL`` all pods are one subgroup (``:923``).
+  ``api/job_info.go:926-930``). With ``GangForm.ALL_PODS`` all pods are one subgroup (``:923``).
 * The subgroups of the minimum come first: the first ``minSubGroups`` of each role
   (``allocate.go:226-244``). Nothing is bound before all of them have a place (``309``, ``396``,
   ``plugins/gang/gang.go:177-183``); then they are committed together (``384-386``).
@@ -17,8 +17,8 @@ rules, with lines under ``pkg/scheduler`` of that version:
 * A subgroup that does not fit is skipped in this cycle, and the next one is tried, even if it is a
   smaller one of another role (``allocate.go:370-388``). Every cycle tries the skipped one again
   (``buildAllocateContext``, ``149-192``), which fails unless accelerators are released.
-* Pods in no subgroup form one of size 1, which is the first with index 0 and never part of the
-  minimum (``job_info.go:1239-1253``). The library generates a policy for every pod.
+* Pods without a subgroup (``job_info.go:1239-1253``) are not modeled, because the library generates
+  a policy for every pod.
 
 If Kueue admits replicas (source and tests: v0.15.2), each replica is a workload. It is admitted as
 a whole if the quota of its queue covers it, and skipped otherwise (``BestEffortFIFO``). Workloads
@@ -26,7 +26,7 @@ created in the same second have no order. Kueue knows quota and not nodes, so th
 pools' accelerators as the quota, and is exact only if nodes are multiples of every pod's size.
 
 The model assumes that all pods exist before the first one is bound. If roles compete for the last
-accelerators while their pods are still being created, they get them in order of creation.
+accelerators while their pods are still being created, the oldest pods get them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GangForm(enum.Enum):
     """No PodGroup: every pod is scheduled by itself."""
     REPLICA = "replica"
     """No PodGroup: Kueue admits every replica by itself, as a whole."""
-    LITERAL = "literal"
+    ALL_PODS = "all-pods"
     """``minMember`` is the number of all pods: all run or none."""
     SUBGROUP = "subgroup"
     """A ``subGroupPolicy`` for each role, with its name; every replica is a subgroup."""
@@ -85,8 +85,8 @@ class Capacity:
         running: Replicas of each role whose pods are all bound.
         status: ``Full``, ``Partial`` or ``Blocked`` (nothing runs).
         exact: Whether the scheduler reaches exactly this. If not, ``running`` has an upper bound
-            for each role: what it could run if the others ran only the gang's minimum. The roles
-            may not reach their bounds together, so ``Full`` only means that no bound excludes it.
+            for each role: what it could run if the others ran only the gang's minimum. Together
+            the roles may run less, so ``Full`` only means that each bound is the role's replicas.
         groups: Serving groups that run at least their minimum, None without groups or gangs.
     """
 
@@ -146,7 +146,7 @@ def _apply_gang_form(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDe
     demands = []
     for role in roles:
         sizes = tuple(size for size in role.pod_sizes if size > 0) if role.replicas else ()
-        minima = {GangForm.NONE: 0, GangForm.REPLICA: 0, GangForm.LITERAL: role.replicas}
+        minima = {GangForm.NONE: 0, GangForm.REPLICA: 0, GangForm.ALL_PODS: role.replicas}
         minimum = minima.get(form, role.minimum)
         demands.append(replace(role, pod_sizes=sizes, minimum=minimum))
     return demands
@@ -190,6 +190,7 @@ def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
 
     last = max(running.values(), default=0)
     while count_optional_pods(last) > free:
+        # The replicas below this index fit; those with this index do not all fit.
         index = bisect.bisect_right(range(last), free, key=count_optional_pods) - 1
         left = free - count_optional_pods(index)
         for role in sorted(roles, key=lambda role: f"{role.name}-{index}"):
@@ -282,22 +283,22 @@ def compute_group_capacity(
     if groups == 1:
         one = capacity(roles, form, pools)
         return replace(one, groups=int(one.status != "Blocked"))
-    whole = capacity(_multiply(roles, groups), GangForm.LITERAL, pools)
+    whole = capacity(_multiply(roles, groups), GangForm.ALL_PODS, pools)
     if whole.status == "Full" and whole.exact:
         return replace(whole, groups=groups)
-    minima = roles if form is GangForm.LITERAL else [replace(r, replicas=r.minimum) for r in roles]
+    minima = roles if form is GangForm.ALL_PODS else [replace(r, replicas=r.minimum) for r in roles]
 
-    def is_blocked(count: int) -> bool:
-        return capacity(_multiply(minima, count), GangForm.LITERAL, pools).status != "Full"
+    def is_too_many(count: int) -> bool:
+        return capacity(_multiply(minima, count), GangForm.ALL_PODS, pools).status != "Full"
 
-    started = bisect.bisect_left(range(1, groups + 1), x=True, key=is_blocked)
+    started = bisect.bisect_left(range(1, groups + 1), x=True, key=is_too_many)
     if started == 0:
         return replace(whole, running={r.name: 0 for r in roles}, status="Blocked", groups=0)
-    minimum = capacity(_multiply(minima, started), GangForm.LITERAL, pools)
-    if form is GangForm.LITERAL:
+    minimum = capacity(_multiply(minima, started), GangForm.ALL_PODS, pools)
+    if form is GangForm.ALL_PODS:
         running, exact = {r.name: r.replicas * started for r in roles}, minimum.exact
     else:
-        running, exact = _add_optional(roles, pools, started, is_certain=minimum.exact)
+        running, exact = _add_optional_replicas(roles, pools, started, is_certain=minimum.exact)
     return Capacity(
         gpus=whole.gpus,
         running=running,
@@ -314,7 +315,7 @@ def _multiply(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
     ]
 
 
-def _add_optional(
+def _add_optional_replicas(
     roles: Sequence[RoleDemand], pools: Sequence[NodePool], started: int, *, is_certain: bool
 ) -> tuple[dict[str, int], bool]:
     """Return the replicas of each role in the started groups, and whether that is exact.
@@ -334,6 +335,6 @@ def _add_optional(
             bounds[role.name] = max(bounds[role.name], result.running[role.name])
             is_exact = is_exact and result.exact
     if is_certain and not is_exact:
-        return _add_optional(roles, pools, started, is_certain=False)
+        return _add_optional_replicas(roles, pools, started, is_certain=False)
     growing = [r for r in roles if bounds[r.name] > r.minimum * started and any(r.pod_sizes)]
     return bounds, is_exact and len(growing) <= 1

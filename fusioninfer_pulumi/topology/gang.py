@@ -34,7 +34,7 @@ class RoleSubGroups(NamedTuple):
     Attributes:
         size: Pods in one replica, which are scheduled together.
         minimum: Replicas in the gang's minimum.
-        needs_lowest: Whether these must be the replicas with the lowest ordinals.
+        needs_lowest: Whether the minimum must be the replicas with the lowest ordinals.
     """
 
     role: str
@@ -101,7 +101,7 @@ def plan_gangs(
     topology = policy.network_topology
     # A topology limit for each replica needs subgroups too.
     limits_replicas = topology is not None and topology.role_policy is not None
-    lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
+    needs_lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
     uses_subgroups = not native and (partial or limits_replicas or shape.layout is Layout.PER_ROLE)
     gang = GangPlan(
         pod_group=object_names.pod_group(service),
@@ -117,8 +117,8 @@ def plan_gangs(
                 role.name,
                 role.nodes,
                 minima[role.name],
-                # A role without a minimum needs every replica, so ordinals do not matter.
-                needs_lowest=lowest and (policy.min_role_replicas or {}).get(role.name, 0) > 0,
+                # Without `minRoleReplicas` a role needs every replica, so ordinals do not matter.
+                needs_lowest and (policy.min_role_replicas or {}).get(role.name, 0) > 0,
             )
             for role in roles
             if role.replicas
@@ -126,7 +126,7 @@ def plan_gangs(
         if uses_subgroups
         else None,
         min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
-        min_resources=_sum_requests(roles, minima) if policy.min_resources else None,
+        min_resources=_sum_minimum_requests(roles, minima) if policy.min_resources else None,
         topology=topology,
         is_native=native,
     )
@@ -161,10 +161,10 @@ def read_lws_gang_reference(manifest: Any) -> str:
 
 
 def get_gang_minima(gang: GangPlan | None) -> dict[str, int] | None:
-    """Return the minimum of each role's subgroups, None if the gang has none."""
+    """Return the minimum replicas of each role, None without a gang that has subgroups."""
     if gang is None or gang.sub_groups is None:
         return None
-    return {group.role: group.minimum for group in gang.sub_groups}
+    return {sub_groups.role: sub_groups.minimum for sub_groups in gang.sub_groups}
 
 
 def read_gang_minimum(pod_group: Mapping[str, Any]) -> int:
@@ -178,10 +178,10 @@ def get_gang_form(gang: GangPlan | None, *, has_kueue: bool = False) -> GangForm
     """Return the form of a gang in the capacity model; `has_kueue` if Kueue admits the replicas."""
     if gang is None:
         return GangForm.REPLICA if has_kueue else GangForm.NONE
-    return GangForm.LITERAL if gang.sub_groups is None else GangForm.SUBGROUP
+    return GangForm.ALL_PODS if gang.sub_groups is None else GangForm.SUBGROUP
 
 
-def _sum_requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:
+def _sum_minimum_requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:
     return sum_requests(
         (pod_requests(template), pods * minima[role.name])
         for role in roles
@@ -200,8 +200,8 @@ def build_pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> d
     replica_label = shape.layout.replica_label
     policies = (
         policy
-        for group in gang.sub_groups or ()
-        for policy in _build_policies(meta, gang, group, replica_label)
+        for sub_groups in gang.sub_groups or ()
+        for policy in _build_role_policies(meta, gang, sub_groups, replica_label)
     )
     fields = {
         "minMember": gang.min_member,
@@ -224,35 +224,35 @@ def build_pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> d
 
 
 def _dump_network_topology(gang: GangPlan, field: str) -> dict[str, Any] | None:
-    rule = None if gang.topology is None else getattr(gang.topology, field)
-    return None if rule is None else rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+    limit = None if gang.topology is None else getattr(gang.topology, field)
+    return limit and limit.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _build_policies(
-    meta: ServiceMeta, gang: GangPlan, group: RoleSubGroups, replica_label: str
+def _build_role_policies(
+    meta: ServiceMeta, gang: GangPlan, sub_groups: RoleSubGroups, replica_label: str
 ) -> Iterator[dict[str, Any]]:
     topology = _dump_network_topology(gang, "role_policy")
     selector: dict[str, Any] = {
-        "matchLabels": {labels.SERVICE: meta.service, labels.ROLE_NAME: group.role}
+        "matchLabels": {labels.SERVICE: meta.service, labels.ROLE_NAME: sub_groups.role}
     }
     policy = {
         # Volcano orders roles by this name; the capacity model relies on it.
-        "name": group.role,
+        "name": sub_groups.role,
         "labelSelector": selector,
         # The pods with one value of this label are a subgroup, so each replica is one.
         "matchLabelKeys": [replica_label],
-        "subGroupSize": group.size,
-        "minSubGroups": group.minimum,
+        "subGroupSize": sub_groups.size,
+        "minSubGroups": sub_groups.minimum,
         **({} if topology is None else {"networkTopology": topology}),
     }
-    if not group.needs_lowest:
+    if not sub_groups.needs_lowest:
         yield policy
         return
     # Volcano uses the first policy that matches a pod. Role names have no dots, so
     # `{role}.required` is not the name of another role.
-    ordinals = [str(ordinal) for ordinal in range(group.minimum)]
+    ordinals = [str(ordinal) for ordinal in range(sub_groups.minimum)]
     lowest = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     required = {**selector, "matchExpressions": [lowest]}
-    yield {**policy, "name": f"{group.role}.required", "labelSelector": required}
+    yield {**policy, "name": f"{sub_groups.role}.required", "labelSelector": required}
     # Yielded even if all replicas are required, so that adding replicas does not change the object.
     yield {**policy, "minSubGroups": 0}

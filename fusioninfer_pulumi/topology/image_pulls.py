@@ -12,7 +12,7 @@ from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 _USER = 65534
-#: Fields of the role's container and pod that decide what is pulled, and where.
+#: Fields copied from the role's container and pod; they decide what is pulled, and on which nodes.
 _CONTAINER_FIELDS = ("image", "imagePullPolicy")
 _POD_FIELDS = ("nodeSelector", "tolerations", "imagePullSecrets")
 
@@ -44,8 +44,8 @@ def _build_pod_spec(pod: Pod) -> Manifest:
         "containers": [container],
         **{key: pod.spec[key] for key in _POD_FIELDS if key in pod.spec},
     }
-    nodes = (pod.spec.get("affinity") or {}).get("nodeAffinity")
-    return spec if nodes is None else {**spec, "affinity": {"nodeAffinity": nodes}}
+    affinity = (pod.spec.get("affinity") or {}).get("nodeAffinity")
+    return spec if affinity is None else {**spec, "affinity": {"nodeAffinity": affinity}}
 
 
 def _build_daemon_set(meta: ServiceMeta, role: str, name: str, pod: Manifest) -> Manifest:
@@ -57,5 +57,5 @@ def _build_daemon_set(meta: ServiceMeta, role: str, name: str, pod: Manifest) ->
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
         "template": {"metadata": {"labels": selector}, "spec": pod},
     }
-    built = metadata(meta, name, {labels.SERVICE: meta.service, labels.ROLE_NAME: role})
-    return build_object("apps/v1", "DaemonSet", built, spec=spec)
+    own_metadata = metadata(meta, name, {labels.SERVICE: meta.service, labels.ROLE_NAME: role})
+    return build_object("apps/v1", "DaemonSet", own_metadata, spec=spec)

@@ -81,7 +81,7 @@ def _build_leader_worker_template(
         built["leaderTemplate"] = _customize_template(
             meta, shape, role.leader_template, role, planned
         )
-    # LeaderWorkerSet creates a group's only pod from the worker template.
+    # LeaderWorkerSet creates the pod of a single-node replica from the worker template.
     built["workerTemplate"] = _customize_template(meta, shape, role.worker_template, role, planned)
     return built
 
@@ -94,26 +94,26 @@ def _customize_template(
     planned: LwsPlan,
 ) -> Manifest:
     """Return a role's pod template with the labels, annotations and gang of one LeaderWorkerSet."""
-    metadata = template["metadata"]
-    pod_labels = {**metadata["labels"], **_build_lws_labels(planned, role.pods.revision)}
-    finished = {**metadata, "labels": pod_labels}
-    spec = template["spec"]
+    role_metadata, spec = template["metadata"], template["spec"]
+    pod_labels = {**role_metadata["labels"], **_build_lws_labels(planned, role.pods.revision)}
+    pod_metadata = {**role_metadata, "labels": pod_labels}
     if "schedulingGroup" in spec:
+        # The role's template names the service's PodGroup, but each serving group has its own.
         if planned.group is not None:
             spec = {**spec, "schedulingGroup": build_scheduling_group(meta.service, planned.group)}
     elif shape.needs_gang:
         gang = {labels.TASK_SPEC: planned.task}
         if planned.group is not None:
             gang[labels.GROUP_NAME] = object_names.pod_group(meta.service, planned.group)
-        finished["annotations"] = {**metadata["annotations"], **gang}
-    return {"metadata": finished, "spec": spec}
+        pod_metadata["annotations"] = {**role_metadata["annotations"], **gang}
+    return {"metadata": pod_metadata, "spec": spec}
 
 
 def _build_lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
-    index = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
+    indexes = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
     if planned.group is not None:
-        index[labels.GROUP_INDEX] = str(planned.group)
-    return {**index, labels.REVISION: revision}
+        indexes[labels.GROUP_INDEX] = str(planned.group)
+    return {**indexes, labels.REVISION: revision}
 
 
 def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
@@ -139,4 +139,4 @@ def is_same_policy(old: Any, new: Any) -> bool:
         set_default_type(policy) if policy and isinstance(policy, Mapping) else policy
         for policy in (old, new)
     )
-    return bool(first == second) if first and second else not first and not second
+    return bool((first or None) == (second or None))

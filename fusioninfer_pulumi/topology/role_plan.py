@@ -152,7 +152,7 @@ class RolePlan:
 
     @property
     def accelerators_per_pod(self) -> int:
-        """Accelerators of the pod that requests the most."""
+        """Accelerators of the pod that requests the most, `gpusPerPod` in plans."""
         return max(self.pod_accelerators)
 
     @property
@@ -174,7 +174,7 @@ class RolePlan:
     def rollout(self) -> RoleRollout:
         """The rolling update settings: the role's, else the service's, else the defaults.
 
-        With `level: Group` the role has no limits of its own, because they count serving groups.
+        With `level: Group` the role itself has no limits, because `rollout` counts serving groups.
         """
         strategy = self.get_rollout_field("strategy") or RolloutStrategy.ROLLING
         timeout = self.get_rollout_field("timeout") or DEFAULT_TIMEOUT

@@ -20,7 +20,7 @@ from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component import diagnosis
 from fusioninfer_pulumi.component import diagnosis as pods
-from fusioninfer_pulumi.component.diagnosis import PodSnapshot, find_failed_lws
+from fusioninfer_pulumi.component.diagnosis import PodSnapshot, find_lws_failures
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
@@ -71,7 +71,7 @@ def test_failures_of_recorded_pods(path: Path) -> None:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     snapshot = PodSnapshot(**case["snapshot"])
     revision = next((pod["metadata"]["labels"][REVISION] for pod in snapshot.pods), None)
-    fails = find_failed_lws({SET: revision}, snapshot)
+    fails = find_lws_failures({SET: revision}, snapshot)
     assert bool(fails) == (path.stem in ("crashing", "evicted", "unpullable"))
 
 
@@ -86,8 +86,8 @@ def test_terminating_pods_of_old_revision_are_ignored(
     result["metadata"]["labels"][REVISION] = revision
     if going:
         result["metadata"]["deletionTimestamp"] = "now"
-    assert bool(find_failed_lws({SET: "new"}, PodSnapshot([result]))) is counts
-    assert bool(find_failed_lws({SET: None}, PodSnapshot([result]))) is not going
+    assert bool(find_lws_failures({SET: "new"}, PodSnapshot([result]))) is counts
+    assert bool(find_lws_failures({SET: None}, PodSnapshot([result]))) is not going
 
 
 @pytest.fixture

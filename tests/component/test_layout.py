@@ -12,7 +12,7 @@ from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
 from fusioninfer_pulumi.component.children import build_lws_options
-from fusioninfer_pulumi.component.status import service_status
+from fusioninfer_pulumi.component.status import compute_status
 from fusioninfer_pulumi.rollout.update_order import order_update
 
 PER_ROLE = {"layout": "PerRole"}
@@ -54,7 +54,7 @@ def test_externally_scaled_replicas_are_ignored() -> None:
     scaled = replace(plan, roles=(replace(plan.roles[0], is_autoscaled=True),))
     (step,) = order_update(scaled)
     assert build_lws_options(step).ignore_changes == ["spec.replicas"]
-    status = service_status(scaled, {"svc-inference": live(5, available=True, replicas=5)})
+    status = compute_status(scaled, {"svc-inference": live(5, available=True, replicas=5)})
     assert status["components"]["inference"] == {
         "desiredReplicas": 5, "readyReplicas": 5, "nodesPerReplica": 1, "totalPods": 5,
         "readyPods": 5, "phase": "Running",
@@ -76,7 +76,7 @@ def test_externally_scaled_replicas_are_ignored() -> None:
 )
 def test_status_counts_replicas_of_lws(seen: Any, ready: int, phase: str, active: str) -> None:
     manifest = service(role(replicas=4, multinode=nodes(2)), **PER_ROLE)
-    status = service_status(plan_of(manifest), {"svc-inference": seen})
+    status = compute_status(plan_of(manifest), {"svc-inference": seen})
     inference = status["components"]["inference"]
     assert (inference["desiredReplicas"], inference["readyReplicas"]) == (4, ready)
     assert (inference["totalPods"], inference["readyPods"], inference["phase"]) == (

@@ -17,7 +17,7 @@ from fusioninfer_pulumi import (
     ServingPrerequisitesArgs,
 )
 from fusioninfer_pulumi.component import serving_prerequisites
-from fusioninfer_pulumi.component.pulumi_sdk import collect_services
+from fusioninfer_pulumi.component.pulumi_sdk import collected_services
 from fusioninfer_pulumi.component.serving_prerequisites import TOKEN
 
 UNCHECKED = "warning: the cluster's prerequisites were not checked: "
@@ -151,11 +151,11 @@ def test_stack_config_selects_cluster(engine: Any, service: Any, calls: list[Any
 
 
 def test_command_line_reads_no_cluster(engine: Any, service: Any, calls: list[Any]) -> None:
-    token = collect_services.set([])
+    token = collected_services.set([])
     try:
         done = run(engine, service)
     finally:
-        collect_services.reset(token)
+        collected_services.reset(token)
     assert not calls
     assert not done.logged
 

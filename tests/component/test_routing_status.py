@@ -8,7 +8,7 @@ from routed import routed
 from rows import each_row
 from samples import plan_of
 
-from fusioninfer_pulumi.component.status import find_rejection, service_status
+from fusioninfer_pulumi.component.status import compute_status, find_rejection
 
 GATEWAY = {
     "gatewayClassName": "istio",
@@ -53,7 +53,7 @@ def test_false_condition_makes_service_inactive(
     name: str, look: Any, reason: str, message: str
 ) -> None:
     assert find_rejection(PLAN, {name: look}) == (reason, message)
-    status = service_status(PLAN, {"svc-inference-0": READY, name: look})
+    status = compute_status(PLAN, {"svc-inference-0": READY, name: look})
     assert status["conditions"][1] == {
         "type": "Active",
         "status": "False",
@@ -79,14 +79,14 @@ def test_false_condition_makes_service_inactive(
 )
 def test_missing_or_outdated_condition_is_ignored(look: Any) -> None:
     assert find_rejection(PLAN, {"svc-httproute": look, "svc-pool": look}) is None
-    status = service_status(PLAN, {"svc-inference-0": READY, "svc-httproute": look})
+    status = compute_status(PLAN, {"svc-inference-0": READY, "svc-httproute": look})
     assert status["conditions"][1]["reason"] == "InferenceServiceAvailable"
 
 
 def test_unready_pods_take_precedence_over_route() -> None:
     rejected = of_parent(condition("Accepted"))
     live = {"svc-inference-0": {"status": {}}, "svc-httproute": rejected}
-    status = service_status(PLAN, live)
+    status = compute_status(PLAN, live)
     assert status["conditions"][1]["reason"] == "InferenceServiceProcessing"
 
 

@@ -9,7 +9,7 @@ import pytest
 from component.live import NEW, READY, ROLLING, Objects, group
 
 from fusioninfer_pulumi import InferenceServiceArgs, ServicePlan, load, plan_service
-from fusioninfer_pulumi.component.status import is_ready, service_status
+from fusioninfer_pulumi.component.status import compute_status, is_ready
 
 Story = Callable[[int], InferenceServiceArgs]
 
@@ -66,7 +66,7 @@ def with_group(plan: ServicePlan, live: Objects, pod_group: Any) -> Objects:
 
 def seen(plan: ServicePlan, live: Objects, pod_group: Any = None) -> dict[str, Any]:
     """Phases of the roles, and `status reason` of the conditions."""
-    status = service_status(plan, with_group(plan, live, pod_group))
+    status = compute_status(plan, with_group(plan, live, pod_group))
     return {
         **{name: f"{item['phase']} {item['readyReplicas']}/{item['desiredReplicas']}"
            for name, item in status["components"].items()},
@@ -140,16 +140,16 @@ def test_active_condition_has_latest_scheduler_message(disaggregated: ServicePla
         {"type": "Scheduled", "message": "no", "lastTransitionTime": "2026-01-03T00:00:00Z"},
     ]
     live = lws(ROLLING, ROLLING, ROLLING)
-    expected = service_status(
+    expected = compute_status(
         disaggregated, with_group(disaggregated, live, phase("Inqueue", conditions=conditions))
     )
     assert expected["conditions"][1]["message"] == "new"
     # Volcano leaves the condition in place when the gang runs.
-    later = service_status(
+    later = compute_status(
         disaggregated, with_group(disaggregated, live, phase("Running", conditions=conditions))
     )
     assert later["conditions"][1]["reason"] == "InferenceServiceProcessing"
-    silent = service_status(disaggregated, with_group(disaggregated, live, phase("Inqueue")))
+    silent = compute_status(disaggregated, with_group(disaggregated, live, phase("Inqueue")))
     assert silent["conditions"][1]["message"] == "the PodGroup is Inqueue"
 
 
@@ -216,7 +216,7 @@ def test_role_scaled_to_zero_does_not_affect_active(story: Story) -> None:
 def test_known_failures_set_failed_condition(disaggregated: ServicePlan) -> None:
     live = lws(READY, READY, READY)
     why = {"deepseek-r1-disagg-decode-1": "OOMKilled", "another-service-0": "no business of ours"}
-    status = service_status(disaggregated, with_group(disaggregated, live, phase("Running")), why)
+    status = compute_status(disaggregated, with_group(disaggregated, live, phase("Running")), why)
     assert status["components"]["decode"]["phase"] == "Failed"
     assert status["components"]["prefill"]["phase"] == "Running"
     assert status["conditions"][2] == {

@@ -9,7 +9,7 @@ import pytest
 import yaml_files
 
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.component.status import service_status
+from fusioninfer_pulumi.component.status import compute_status
 from fusioninfer_pulumi.loading import load
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "status"
@@ -25,7 +25,7 @@ def test_status_of_recorded_objects(stage: dict[str, Any]) -> None:
     (args,) = load(stage["service"])
     plan = plan_service(args)
     live = {**stage["sets"], plan.service: stage["podGroup"], **(stage.get("routing") or {})}
-    messages = service_status(plan, live, stage.get("failures"))
+    messages = compute_status(plan, live, stage.get("failures"))
     assert messages == stage["status"]
 
 

@@ -222,7 +222,7 @@ class _FasterCluster(_SimulatedCluster):
     due: dict[str, float]
 
     def _pass_time(self, state: UpdateState, awaited: Sequence[str]) -> None:
-        self.has_new_changes = False
+        self.has_started_pods = False
         for name in awaited:
             left = state.lws[name].deadline - self.now
             self.due.setdefault(name, self.now + self.random.random() * left)

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.topology.capacity_model import (
     capacity,
 )
 
-NONE, LITERAL, SUBGROUP = GangForm.NONE, GangForm.LITERAL, GangForm.SUBGROUP
+NONE, ALL_PODS, SUBGROUP = GangForm.NONE, GangForm.ALL_PODS, GangForm.SUBGROUP
 STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
 
 
@@ -38,8 +38,8 @@ def row(
 @each_row(
     ("form", "gpus", "prefill", "decode", "status"),
     [
-        (LITERAL, 80, 1, 2, "Full"),
-        *((LITERAL, gpus, 0, 0, "Blocked") for gpus in (79, 64, 48, 32, 16, 0)),
+        (ALL_PODS, 80, 1, 2, "Full"),
+        *((ALL_PODS, gpus, 0, 0, "Blocked") for gpus in (79, 64, 48, 32, 16, 0)),
         (SUBGROUP, 80, 1, 2, "Full"),
         (SUBGROUP, 64, 1, 1, "Partial"),
         (SUBGROUP, 48, 1, 1, "Partial"),
@@ -57,17 +57,17 @@ def test_capacity_table_equals_measurements(
     ("roles", "form", "pools", "want"),
     [
         pytest.param([], NONE, [], ({}, "Full", True), id="no roles"),
-        pytest.param([one("a", 0, 8)], LITERAL, [], ({"a": 0}, "Full", True), id="all parked"),
+        pytest.param([one("a", 0, 8)], ALL_PODS, [], ({"a": 0}, "Full", True), id="all parked"),
         pytest.param([one("a", 0, 8, minimum=1)], SUBGROUP, [], ({"a": 0}, "Full", True),
                      id="parked below its minimum still wants nothing"),
-        pytest.param([one("a", 1, 8)], LITERAL, [], ({"a": 0}, "Blocked", True), id="no pools"),
+        pytest.param([one("a", 1, 8)], ALL_PODS, [], ({"a": 0}, "Blocked", True), id="no pools"),
         pytest.param([one("a", 1, 8, minimum=2)], SUBGROUP, [(9, 8)], ({"a": 0}, "Blocked", True),
                      id="a minimum above the replicas is never valid"),
-        pytest.param([one("a", 2, 0, 0)], LITERAL, [], ({"a": 2}, "Full", True),
+        pytest.param([one("a", 2, 0, 0)], ALL_PODS, [], ({"a": 2}, "Full", True),
                      id="pods without accelerators always fit"),
-        pytest.param([one("a", 2, 8, 0)], LITERAL, [(2, 8)], ({"a": 2}, "Full", True),
+        pytest.param([one("a", 2, 8, 0)], ALL_PODS, [(2, 8)], ({"a": 2}, "Full", True),
                      id="workers without accelerators take none"),
-        pytest.param([one("a", 1, 8), one("b", 1, 0)], LITERAL, [(1, 4)],
+        pytest.param([one("a", 1, 8), one("b", 1, 0)], ALL_PODS, [(1, 4)],
                      ({"a": 0, "b": 0}, "Blocked", True), id="a blocked gang holds every pod"),
         pytest.param([one("a", 1, 8), one("b", 1, 0)], NONE, [(1, 4)],
                      ({"a": 0, "b": 1}, "Partial", True), id="without a gang the others start"),
@@ -83,15 +83,15 @@ def test_capacity_table_equals_measurements(
                      ({"big": 1, "small": 3}, "Partial", True), id="a smaller one slips past"),
         pytest.param([one("a", 3, 8, 8), one("b", 2, 8)], SUBGROUP, [(4, 8)],
                      ({"a": 1, "b": 2}, "Partial", True), id="a failed role is skipped for good"),
-        pytest.param([one("a", 2, 4)], LITERAL, [(3, 6)], ({"a": 2}, "Full", True),
+        pytest.param([one("a", 2, 4)], ALL_PODS, [(3, 6)], ({"a": 2}, "Full", True),
                      id="what a node has left over is lost"),
         pytest.param([one("a", 1, 5), one("b", 2, 8, minimum=1)], SUBGROUP, [(2, 8)],
                      ({"a": 1, "b": 1}, "Partial", True), id="any two sizes exclude each other"),
-        pytest.param([one("a", 1, 8), one("b", 2, 4)], LITERAL, [(2, 8)],
+        pytest.param([one("a", 1, 8), one("b", 2, 4)], ALL_PODS, [(2, 8)],
                      ({"a": 1, "b": 2}, "Full", False), id="mixed sizes may fragment"),
-        pytest.param([one("a", 1, 8), one("b", 2, 4)], LITERAL, [(3, 8)],
+        pytest.param([one("a", 1, 8), one("b", 2, 4)], ALL_PODS, [(3, 8)],
                      ({"a": 1, "b": 2}, "Full", True), id="mixed sizes with room to spare"),
-        pytest.param([one("a", 1, 8), one("b", 3, 4)], LITERAL, [(2, 8)],
+        pytest.param([one("a", 1, 8), one("b", 3, 4)], ALL_PODS, [(2, 8)],
                      ({"a": 0, "b": 0}, "Blocked", True), id="mixed sizes without room"),
         pytest.param([one("a", 4, 8)], NONE, [(3, 8)], ({"a": 3}, "Partial", True),
                      id="single pods without a gang"),
@@ -162,7 +162,7 @@ def test_model_never_promises_too_much(
     short = any(result.running[role.name] < role.replicas for role in roles)
     assert result.status in (["Partial", "Blocked"] if short else ["Full", "Partial"])
     assert (result.status == "Blocked") == (short and not any(result.running.values()))
-    if form is LITERAL:
+    if form is ALL_PODS:
         assert result.status in {"Full", "Blocked"}
     if form is SUBGROUP and result.status != "Blocked":
         assert all(result.running[role.name] >= role.minimum for role in roles)
@@ -181,7 +181,7 @@ def test_more_nodes_never_worsen_the_status(
         assert all(result.running[name] >= count for name, count in less.running.items())
 
 
-@given(services(st.sampled_from([0, 2])), st.sampled_from([LITERAL, SUBGROUP]), POOLS)
+@given(services(st.sampled_from([0, 2])), st.sampled_from([ALL_PODS, SUBGROUP]), POOLS)
 def test_gang_of_one_pod_size_is_exact(
     roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
 ) -> None:
@@ -291,7 +291,7 @@ def test_no_outcome_beats_the_model(
 ) -> None:
     model = capacity(roles, form, pools)
     free = tuple(sorted(itertools.chain(*([pool.accelerators] * pool.nodes for pool in pools))))
-    if form is LITERAL:
+    if form is ALL_PODS:
         roles = [replace(role, minimum=role.replicas) for role in roles]
     outcomes = OUTCOMES.get(form, gang_outcomes)(roles, free)
     running = tuple(model.running.values())

@@ -15,17 +15,17 @@ from fusioninfer_pulumi.topology.capacity_model import (
     compute_group_capacity,
 )
 
-LITERAL, SUBGROUP, NONE = GangForm.LITERAL, GangForm.SUBGROUP, GangForm.NONE
+ALL_PODS, SUBGROUP, NONE = GangForm.ALL_PODS, GangForm.SUBGROUP, GangForm.NONE
 STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
 
 
 @each_row(
     ("form", "nodes", "prefill", "decode", "groups", "status"),
     [
-        (LITERAL, 20, 2, 4, 2, "Full"),
-        (LITERAL, 19, 1, 2, 1, "Partial"),
-        (LITERAL, 10, 1, 2, 1, "Partial"),
-        (LITERAL, 9, 0, 0, 0, "Blocked"),
+        (ALL_PODS, 20, 2, 4, 2, "Full"),
+        (ALL_PODS, 19, 1, 2, 1, "Partial"),
+        (ALL_PODS, 10, 1, 2, 1, "Partial"),
+        (ALL_PODS, 9, 0, 0, 0, "Blocked"),
         (SUBGROUP, 20, 2, 4, 2, "Full"),
         (SUBGROUP, 16, 2, 3, 2, "Partial"),
         (SUBGROUP, 12, 2, 2, 2, "Partial"),
@@ -110,7 +110,7 @@ def test_one_group_gets_no_more_than_a_service_without_groups(
     drawn: tuple[list[RoleDemand], int, int],
 ) -> None:
     roles, _, free = drawn
-    for form in (LITERAL, SUBGROUP):
+    for form in (ALL_PODS, SUBGROUP):
         if form is SUBGROUP and not any(role.minimum for role in roles):
             continue
         one = compute_group_capacity(roles, form, [NodePool(free, 1)], 1)

@@ -11,7 +11,7 @@ from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.plan_output import PlanView, build_plan_json
-from fusioninfer_pulumi.component.status import service_status
+from fusioninfer_pulumi.component.status import compute_status
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
@@ -138,7 +138,7 @@ def test_status_names_the_active_group() -> None:
     live["svc-0"] = {"status": {"phase": "Running"}}
     waits = {"type": "Unschedulable", "message": "10 pods wait", "lastTransitionTime": "1"}
     live["svc-1"] = {"status": {"phase": "Inqueue", "conditions": [waits]}}
-    status = service_status(plan, live)
+    status = compute_status(plan, live)
     active = status["conditions"][1]
     assert (active["status"], active["reason"]) == ("True", "Partial")
     assert active["message"] == "ready: prefill 1/2, decode 2/4"
@@ -157,11 +157,11 @@ def test_groups_without_a_ready_role_are_inactive() -> None:
     live: dict[str, Any] = dict.fromkeys(
         ("svc-0-prefill-0", "svc-1-decode-0", "svc-1-decode-1"), READY
     )
-    status = service_status(plan, live)
+    status = compute_status(plan, live)
     assert status["conditions"][1]["status"] == "False"
     assert not any(group["active"] for group in status["groups"].values())
     everything = {item.name: READY for one in plan.roles for item in one.lws}
-    assert service_status(plan, everything)["conditions"][1]["reason"] == (
+    assert compute_status(plan, everything)["conditions"][1]["reason"] == (
         "InferenceServiceAvailable"
     )
-    assert "groups" not in service_status(plan_of(grouped(None)), everything)
+    assert "groups" not in compute_status(plan_of(grouped(None)), everything)

@@ -117,7 +117,7 @@ def _fit(free: list[NodePool], load: PoolLoad) -> PoolFit:
     demands = [
         RoleDemand(str(index), count, shape, count) for index, (shape, count) in enumerate(load)
     ]
-    outcome = capacity(demands, GangForm.LITERAL, free)
+    outcome = capacity(demands, GangForm.ALL_PODS, free)
     if outcome.status != "Full":
         return PoolFit.NO
     if outcome.exact:

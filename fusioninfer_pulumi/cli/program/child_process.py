@@ -27,7 +27,7 @@ from pulumi.errors import RunError
 from fusioninfer_pulumi.cli.program.project_files import UNKNOWN_WITHOUT_PULUMI, Project
 from fusioninfer_pulumi.cli.program.recorder import Recorder
 from fusioninfer_pulumi.cli.program.recording import Recording
-from fusioninfer_pulumi.component.pulumi_sdk import collect_services
+from fusioninfer_pulumi.component.pulumi_sdk import collected_services
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Rule, error, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput
 from fusioninfer_pulumi.loading.documents import LoadedDocument
@@ -69,7 +69,7 @@ def main(
         _intercept_secrets(send)
     recorder = Recorder(project, show_secrets=show_secrets)
     services: list[tuple[str, ServicePlan]] = []
-    collect_services.set(services)
+    collected_services.set(services)
     try:
         _run(project, recorder)
     except BaseException as problem:  # noqa: BLE001  # also KeyboardInterrupt and the like
