@@ -62,10 +62,8 @@ def get_kubernetes_provider(resource: pulumi.Resource) -> pulumi.ProviderResourc
 def is_yaml_only(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
     """Return whether objects are only written to files or standard output, not sent to a cluster.
 
-    The provider's option `renderYamlToDirectory` and the command line have this effect.
-
-    The result is an Output (which is always known) for an explicit provider, because Pulumi must be
-    asked for the provider's arguments.
+    The provider's option `renderYamlToDirectory` and the command line have this effect. The result
+    is an Output (always known) for an explicit provider, because only Pulumi knows its arguments.
     """
     if collected_services.get() is not None:
         return True

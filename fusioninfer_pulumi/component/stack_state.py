@@ -132,7 +132,7 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     by_name: dict[str, list[StackLws]] = {}
     for state_lws in state.lws:
         component = state_lws.component
-        # Components that the program creates later are unknown, unless the state has them.
+        # The program has created the other component, or the state has it next to this one.
         has_other_component = component not in ("", name) and (
             component in state.created or {component, name} <= state.components.keys()
         )

@@ -84,13 +84,13 @@ class Update:
     ) -> None:
         """Prepare the update; `start` runs it. `name` is the component's logical name."""
         self.plan, self._manifests, self._resolve_yaml_only = plan, manifests, resolve_yaml_only
-        self._observed = read_observed(name)
-        self._state = build_initial_state(name, plan, manifests, self._observed)
+        self._observed_before = read_observed(name)
+        self._state = build_initial_state(name, plan, manifests, self._observed_before)
         # `served` is also None if an older version of this library wrote the component's state.
-        self._is_new = self._observed.served is None and find_stack_lws(name, plan) == {}
+        self._is_new = self._observed_before.served is None and find_stack_lws(name, plan) == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
-        self._answers: dict[str, asyncio.Task[Any]] = {}
+        self._registrations: dict[str, asyncio.Task[Any]] = {}
         self._cluster = Cluster(component, plan.namespace)
         self._live_lws: Objects | None = None
         self._progress = Progress(component, plan, self._cluster)
@@ -121,7 +121,7 @@ class Update:
             if await self._resolve_yaml_only():
                 self._open_gates(self._gates)
                 self.replicas_available.set_result(None)
-                self._done.set_result(self._observed)
+                self._done.set_result(self._observed_before)
                 return
             await self._run_steps()
             self._available_at = time.monotonic()
@@ -162,7 +162,7 @@ class Update:
         for name in names:
             self._open_gates([name])
             metadata = self._resources["LeaderWorkerSet", name].metadata.future()
-            self._answers[name] = asyncio.ensure_future(metadata)
+            self._registrations[name] = asyncio.ensure_future(metadata)
 
     def _open_gates(self, names: Iterable[str]) -> None:
         for name in names:
@@ -183,14 +183,14 @@ class Update:
         """Wait until Pulumi has registered a LeaderWorkerSet, or until the next list is due."""
         wake = self._state.wake_at
         pause = None if wake is None else max(0.0, wake - time.monotonic())
-        if not self._answers:
+        if not self._registrations:
             assert pause is not None, "an update without timers and answers is over"
             await asyncio.sleep(pause)
             return TimerExpired(time.monotonic())
         first = asyncio.FIRST_COMPLETED
-        await asyncio.wait(self._answers.values(), timeout=pause, return_when=first)
-        names = [name for name, task in self._answers.items() if task.done()]
-        answers = {name: self._answers.pop(name).result() for name in names}
+        await asyncio.wait(self._registrations.values(), timeout=pause, return_when=first)
+        names = [name for name, task in self._registrations.items() if task.done()]
+        answers = {name: self._registrations.pop(name).result() for name in names}
         versions = {name: read_version(metadata or {}) for name, metadata in answers.items()}
         return PulumiAnswered(time.monotonic(), versions)
 
@@ -243,7 +243,7 @@ class Update:
         """
         level = self.plan.wait.level
         live: Objects = {}
-        served = {} if self._is_new else self._observed.served
+        served = {} if self._is_new else self._observed_before.served
         manifests = [
             manifest
             for manifest in list_awaited_manifests(self.plan, self._manifests)
@@ -275,12 +275,13 @@ class Update:
         return live, dict(map(_read_name_and_minimum, manifests)) if is_scheduled else {}
 
     async def _build_observed(self, accepted: Objects, scheduled: Mapping[str, str]) -> Observed:
-        live: Mapping[str, Any] = {**self._observed.objects, **accepted}
+        live: Mapping[str, Any] = {**self._observed_before.objects, **accepted}
         # If nothing was listed and a LeaderWorkerSet may be unavailable, list now.
         if self._live_lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
             self._state, _ = advance(self._state, await self._list())
         live = {**live, **(self._live_lws or {})}
-        served = {**(self._observed.served or {}), **self._state.served_revisions, **scheduled}
+        served_before = self._observed_before.served or {}
+        served = {**served_before, **self._state.served_revisions, **scheduled}
         names = {manifest["metadata"]["name"] for manifest in self._manifests}
         return Observed(
             {name: _keep_observed_fields(state) for name, state in live.items() if name in names},

@@ -288,11 +288,12 @@ def _find_rejected_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
     requests = {name: {name} for name in set.intersection(*known)} if known else {}
     requests |= rewrites
     pods = [("new", new, old, requests) for old, new in update.changed_engines]
+    # Old pods serve all names that clients request; only new rewrites can lead to other names.
     pods += [("old", old, new, rewrites) for old, new in update.changed_engines]
-    for age, lws, other, requested in pods:
+    for age, lws, other_lws, requested in pods:
         members, engine = f"clients with {age} {lws.role} pods", lws.command.engine
         names = lws.command.requestable_names
-        is_same = lws.command.arguments == other.command.arguments
+        is_same = lws.command.arguments == other_lws.command.arguments
         if engine is None or not engine.http.rejects_unknown_models or is_same:
             continue
         if names is None:

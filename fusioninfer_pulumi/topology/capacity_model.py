@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 
 class GangForm(enum.Enum):
-    """The form of a service's PodGroup."""
+    """How the pods of a service are gang-scheduled."""
 
     NONE = "none"
     """No PodGroup: every pod is scheduled by itself."""
@@ -86,7 +86,7 @@ class Capacity:
         status: ``Full``, ``Partial`` or ``Blocked`` (nothing runs).
         exact: Whether the scheduler reaches exactly this. If not, ``running`` has an upper bound
             for each role: what it could run if the others ran only the gang's minimum. Together
-            the roles may run less, so ``Full`` only means that each bound is the role's replicas.
+            the roles may run less, so ``Full`` may be too optimistic.
         groups: Serving groups that run at least their minimum, None without groups or gangs.
     """
 
