@@ -182,7 +182,9 @@ def read_sources(
     manifests = [input_ for input_ in inputs if input_.project is None]
     identities = [name for input_ in manifests for text in input_.texts for name in text.identities]
     separate = several_stacks and len(identities) > len(set(identities))
-    groups = [[input_] for input_ in manifests] if separate else [manifests] if manifests else []
+    groups = [manifests] if manifests else []
+    if separate:
+        groups = [[input_] for input_ in manifests]
     return [
         *(_read_manifests(group, options) for group in groups),
         *(_run_project(input_, options) for input_ in inputs if input_.project is not None),

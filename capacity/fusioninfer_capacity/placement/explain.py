@@ -219,7 +219,7 @@ def _list_terms(terms: Terms) -> tuple[Term, ...]:
         Term("riskyPools", terms.risky, "pools that fit only if packed well"),
         Term("cost", format(terms.cost.normalize(), "f"), "price"),
         Term("pools", terms.pools, "pools used"),
-        Term("strandedAccelerators", terms.stranded, "accelerators stranded"),
+        Term("strandedAccelerators", terms.stranded, "change in stranded accelerators"),
         Term("wholeNodeAccelerators", terms.whole, "accelerators left on whole nodes"),
         Term(
             "order",

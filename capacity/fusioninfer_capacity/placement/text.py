@@ -69,5 +69,5 @@ def _describe_role(role: PlacedRole) -> str:
     if role.previous == role.pool:
         origin = role.origin.value
     claims = f" claimed as {', '.join(role.device_classes)}" if role.device_classes else ""
-    size = f"{role.accelerators} GPUs{claims}"
+    size = f"{role.accelerators} GPU{'' if role.accelerators == 1 else 's'}{claims}"
     return ", ".join(part for part in (size, count, origin) if part)

@@ -68,7 +68,6 @@ class Comparison:
 
     Attributes:
         plans: The services after the change, as far as they are known.
-        objects: The old and the new objects.
         lws: The old and the new LeaderWorkerSets.
         steps: The update steps of the old and the new LeaderWorkerSets.
         services: The old and the new objects, by service.
@@ -84,7 +83,6 @@ class Comparison:
         after, self.autoscaling_notes = _keep_live_replicas(
             before, index_by_identity(new), self.steps[1]
         )
-        self.objects = before, after
         self.lws = select_lws(before), select_lws(after)
         self.services = _group_by_service(before), _group_by_service(after)
         self.edits = list(_find_edits(before, after))
@@ -97,8 +95,8 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     Args:
         old: Manifests before the change, from any source; they may be malformed.
         new: Manifests after the change.
-        plans: Services before and after, as far as they are known. Without them, frozen replicas
-            and changes that `pulumi up` rejects are not detected.
+        plans: Services before and after, as far as they are known. Without them, replicas that
+            `rollout.partition` excludes and changes that `pulumi up` rejects are not detected.
 
     Returns:
         The difference, false if there is none.
@@ -140,17 +138,17 @@ def find_mixed_revisions(comparison: Comparison, service: Service) -> list[str]:
 
 def _describe_new_defaults(comparison: Comparison) -> Iterator[str]:
     """Yield notes about images that change because the library has a new default."""
-    defaults = set[Any]()
+    default_images = set[Any]()
     for plan in comparison.plans:
         roles = {engine.role for engine in plan.engines if engine.is_default}
-        values = (value for value in plan.provenance.values if value.field == "image")
-        defaults.update(value.value for value in values if value.role in roles)
+        images = (item for item in plan.provenance.values if item.field == "image")
+        default_images.update(image.value for image in images if image.role in roles)
         if plan.picker is not None and plan.picker.epp.args.image is None:
-            defaults.add(plan.picker.epp.image)
+            default_images.add(plan.picker.epp.image)
     fields = (field for edit in comparison.edits for field in edit.change.fields)
-    images = (field for field in fields if field.path.endswith(".image") and field.old)
-    for old, new in dict.fromkeys((str(field.old), str(field.new)) for field in images):
-        if new in defaults:
+    changed = (field for field in fields if field.path.endswith(".image") and field.old)
+    for old, new in dict.fromkeys((str(field.old), str(field.new)) for field in changed):
+        if new in default_images:
             yield f"{new} replaces {old} as the library default; set `edition` to keep the old one"
 
 
