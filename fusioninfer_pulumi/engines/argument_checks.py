@@ -236,10 +236,10 @@ def find_successor(engine: Engine, name: str) -> str | None:
 
 
 class RemovedArgument(NamedTuple):
-    """An argument that the new release does not accept, and its successor if known."""
+    """An argument that the new release does not accept; the fields are keys of `diff` as JSON."""
 
     name: str
-    successor: str | None
+    instead: str | None  #: its successor if known
 
 
 class ChangedDefault(NamedTuple):

@@ -364,7 +364,7 @@ def changes(before: str, after: str, old: str, new: str | None = None) -> Any:
 
 def test_compare_lists_removed_and_renamed_arguments() -> None:
     result = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--task embed --swap-space 4 --port 1")
-    assert [(item.name, item.successor) for item in result.removed] == [
+    assert [(item.name, item.instead) for item in result.removed] == [
         ("--task", None),
         ("--swap-space", None),
     ]
