@@ -1,8 +1,8 @@
 """Checks of updates: changes that running LeaderWorkerSets do not allow, and gangs that deadlock.
 
-The scheduler schedules a gang only when all pods that its PodGroup requires exist. Running replicas
-count only if their pods already name the PodGroup and are as many as planned. So the first replica
-that is updated may wait for later ones, which are not updated before the first is ready.
+A gang is scheduled only when all pods that its PodGroup requires exist. A running replica is in the
+gang if its pods name the PodGroup and are at least as many as planned; others join when they are
+updated. So an update deadlocks if its first replicas wait for others that join the gang later.
 """
 
 from __future__ import annotations
@@ -54,31 +54,31 @@ def check_update(
     Args:
         plan: The service.
         manifests: Its objects.
-        existing: The running LeaderWorkerSets, by the plan's names; None if unknown.
+        existing: The LeaderWorkerSets before the update, by the plan's names; None if unknown.
     """
     if not existing:
         return []
-    manifests_by_name = {
+    lws_manifests = {
         manifest["metadata"]["name"]: manifest
         for manifest in manifests
         if manifest["kind"] == "LeaderWorkerSet"
     }
-    new_policies = {
+    changed_policies = {
         name
         for name, lws in existing.items()
         if lws.spec is not None
         # With another name or namespace, a new LeaderWorkerSet is created next to the old one.
         and lws.has_name(name, plan.namespace)
         and not is_same_policy(
-            manifests_by_name[name]["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY),
+            lws_manifests[name]["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY),
             lws.spec.sub_group_policy,
         )
     }
     running = {
-        name: None if name in new_policies else _read_running(plan, manifests_by_name[name], lws)
+        name: None if name in changed_policies else _read_running(plan, lws_manifests[name], lws)
         for name, lws in existing.items()
     }
-    return [*check_subgroup_policies(plan, new_policies), *check_gang_joins(plan, running)]
+    return [*check_subgroup_policies(plan, changed_policies), *check_gang_joins(plan, running)]
 
 
 def check_layout_switch(
@@ -89,17 +89,18 @@ def check_layout_switch(
     Args:
         component: Logical name of the service's component.
         plan: The service.
-        lws: The LeaderWorkerSets of all services; None if unknown.
+        lws: The stack's LeaderWorkerSets, of all services; None if unknown.
     """
     old_roles = {
-        other.name: other.role
-        for other in lws or ()
-        if other.service == plan.service
-        and other.component == component
-        and other.has_name(other.name, plan.namespace)
-        and other.layout not in (None, plan.shape.layout)
+        old.name: old.role
+        for old in lws or ()
+        if old.service == plan.service
+        and old.component == component
+        # The names of the two layouts differ, so only the namespace is compared.
+        and old.has_name(old.name, plan.namespace)
+        and old.layout not in (None, plan.shape.layout)
     }
-    planned = {planned_lws.name: role.name for role in plan.roles for planned_lws in role.lws}
+    planned = {lws_plan.name: role.name for role in plan.roles for lws_plan in role.lws}
     return check_layout_change(
         plan.shape.layout, old_roles, planned, awaits_replicas=plan.wait.level.awaits_replicas
     )
@@ -129,14 +130,14 @@ def check_layout_change(
     # "restore", because the spec may never have had `layout`.
     keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
     roles = set(planned.values())
-    unchanged = sorted(name for name, role in old_roles.items() if role in roles or name in planned)
-    if unchanged:
+    colliding = sorted(name for name, role in old_roles.items() if role in roles or name in planned)
+    if colliding:
         return [
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("layout",),
                 f"{layout.value} cannot replace {other.value} in a running role "
-                f"({list_names(unchanged)}); {keep}rename each role in the same update, which "
+                f"({list_names(colliding)}); {keep}rename each role in the same update, which "
                 "starts the new replicas next to the old ones and needs capacity for both, or set "
                 "replicas: 0 for all roles first, which interrupts the service "
                 "(docs/how-to/move.md)",
@@ -154,17 +155,17 @@ def check_layout_change(
     return []
 
 
-def check_subgroup_policies(plan: ServicePlan, new_policies: Collection[str]) -> list[Finding]:
+def check_subgroup_policies(plan: ServicePlan, changed_policies: Collection[str]) -> list[Finding]:
     """Return an error for each Rolling role that a changed subgroup policy would interrupt.
 
-    The update replaces all LeaderWorkerSets in `new_policies` (those whose policy differs) at
-    once, which may be more replicas than `maxUnavailable`.
+    The update replaces the LeaderWorkerSets in `changed_policies`, whose policy changes, all at
+    once. These may have more replicas than `maxUnavailable`.
     """
     changing = {step.name for step in order_update(plan) if not step.is_frozen}
     return [
         finding
         for role in plan.roles
-        for finding in _check_subgroup_policy(plan, role, changing & {*new_policies})
+        for finding in _check_subgroup_policy(plan, role, changing & {*changed_policies})
     ]
 
 
@@ -179,21 +180,21 @@ def check_kueue_changes(
     for role in plan.roles:
         recreates = role.rollout.strategy is RolloutStrategy.RECREATE
         rejected: dict[str, None] = {}
-        for old, new in (changes[lws.name] for lws in role.lws if lws.name in changes):
-            templates = [item["spec"]["leaderWorkerTemplate"] for item in (old, new)]
-            queues = [item["metadata"].get("labels") or {} for item in (old, new)]
-            before, after = (by_label.get(labels.KUEUE_QUEUE) for by_label in queues)
-            if (before or after) and not (recreates and templates[0] != templates[1]):
-                queue_change = {"queue" if before and after else "backend": None}
-                shapes = [
-                    [
-                        _read_shape((template.get(key) or {}).get("spec") or {})
-                        for template in templates
-                    ]
-                    for key in ("leaderTemplate", "workerTemplate")
-                ]
-                changed = (name for one, two in shapes for name in one if one[name] != two[name])
-                rejected |= queue_change if before != after else dict.fromkeys(changed)
+        for manifests in (changes[lws.name] for lws in role.lws if lws.name in changes):
+            old, new = (manifest["spec"]["leaderWorkerTemplate"] for manifest in manifests)
+            old_queue, new_queue = (
+                (manifest["metadata"].get("labels") or {}).get(labels.KUEUE_QUEUE)
+                for manifest in manifests
+            )
+            # Recreate deletes a LeaderWorkerSet whose template changes instead of updating it.
+            if not (old_queue or new_queue) or (recreates and old != new):
+                continue
+            if old_queue != new_queue:
+                rejected["queue" if old_queue and new_queue else "backend"] = None
+                continue
+            for key in ("leaderTemplate", "workerTemplate"):
+                before, after = (_read_kueue_fields(template.get(key)) for template in (old, new))
+                rejected |= {name: None for name in before if before[name] != after[name]}
         if rejected:
             findings.append(
                 error(
@@ -207,12 +208,14 @@ def check_kueue_changes(
     return findings
 
 
-def _read_shape(pod: Mapping[str, Any]) -> dict[str, Any]:
-    kinds = [pod.get(key) or [] for key in ("initContainers", "containers")]
+def _read_kueue_fields(template: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the parts of a pod template that Kueue's webhook compares, by name for messages."""
+    pod = (template or {}).get("spec") or {}
+    container_lists = [pod.get(key) or [] for key in ("initContainers", "containers")]
     # A secret container appears as a string.
-    containers = [c for several in kinds for c in several if isinstance(c, Mapping)]
+    containers = [c for items in container_lists for c in items if isinstance(c, Mapping)]
     return {
-        "number of containers": [len(several) for several in kinds],
+        "number of containers": [len(items) for items in container_lists],
         "requests": [(c.get("resources") or {}).get("requests") or {} for c in containers],
         "ports": [c.get("ports") or [] for c in containers],
         **{name: pod.get(name) or None for name in _KUEUE_POD_FIELDS},
@@ -269,17 +272,17 @@ class RunningLws:
         gang: PodGroup that its pods name, empty for none.
         nodes: Pods in one replica.
         replicas: Its replicas.
-        changes: Whether its revision or size differs from the plan, also if a partition keeps it.
+        is_outdated: Whether its revision or size is not the plan's; a partition may keep it so.
     """
 
     gang: str
     nodes: int
     replicas: int
-    changes: bool
+    is_outdated: bool
 
 
-#: The existing LeaderWorkerSets of a service by name. None for one that is replaced or unknown; it
-#: is assumed to be as planned.
+#: The existing LeaderWorkerSets of a service by name, None for those that are replaced or unknown:
+#: their replicas are assumed to join the gang at once.
 Running = Mapping[str, RunningLws | None]
 
 
@@ -295,13 +298,13 @@ class _Member:
 
     @cached_property
     def needed(self) -> int:
-        """Replicas of the role that the gang needs."""
+        """Replicas of its role that the gang needs."""
         minima = get_gang_minima(self.gang)
         return self.role.group_replicas if minima is None else minima.get(self.role.name, 0)
 
     @cached_property
     def counts_for_minimum(self) -> bool:
-        """Whether its replicas count for the minimum of its role."""
+        """Whether its replicas can be among those that the gang needs."""
         if self.planned.ordinal is None:
             return True
         only_lowest = self.gang.sub_groups is None or any(
@@ -311,7 +314,7 @@ class _Member:
 
     @cached_property
     def is_joining(self) -> bool:
-        """Whether the running replicas are not in the gang until they are updated."""
+        """Whether its running replicas join the gang only when they are updated."""
         if self.running is None:
             return False
         same_gang = self.running.gang == self.gang.reference
@@ -325,20 +328,20 @@ class _Member:
             self.step.is_per_role and rollout.strategy is RolloutStrategy.RECREATE
         ):
             return 0
-        return (
-            count if self.step.is_frozen else min(rollout.partition, count) * self.step.is_per_role
-        )
+        if self.step.is_frozen:
+            return count
+        return min(rollout.partition, count) if self.step.is_per_role else 0
 
     def needs_complete_gang(self, at_once: Collection[str]) -> bool:
-        """Return whether its update waits for a complete gang; `at_once`: roles that never wait."""
-        if self.running is None or not self.running.changes or self.step.role in at_once:
+        """Return whether its update waits for a complete gang; roles in `at_once` never wait."""
+        if self.running is None or not self.running.is_outdated or self.step.role in at_once:
             return False
         strategy = self.step.rollout.strategy
-        in_parts = self.step.is_per_role and strategy is not RolloutStrategy.RECREATE
-        return self.step.blocks_others or (self.step.is_required and in_parts)
+        has_batches = self.step.is_per_role and strategy is not RolloutStrategy.RECREATE
+        return self.step.blocks_others or (self.step.is_required and has_batches)
 
     def count_first_batch(self, at_once: Collection[str]) -> int:
-        """Return the number of replicas that are in the gang when the update first waits."""
+        """Return the replicas in the gang after its first batch: all, unless batches wait."""
         count = len(self.planned.replicas)
         if (
             not self.is_joining
@@ -359,13 +362,12 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
     Either its partition excludes replicas that the gang needs, or its first replicas wait for later
     ones.
     """
+    if not plan.gangs:
+        return []
     gangs = {gang.group: gang for gang in plan.gangs}
-    planned = {lws.name: (role, lws) for role in plan.roles for lws in role.lws}
+    planned = {lws.name: (role, lws, gangs[lws.group]) for role in plan.roles for lws in role.lws}
     members = [
-        _Member(step, role, lws, gangs[lws.group], running.get(step.name))
-        for step in order_update(plan)
-        for role, lws in [planned[step.name]]
-        if gangs
+        _Member(step, *planned[step.name], running.get(step.name)) for step in order_update(plan)
     ]
     if not any(member.is_joining for member in members):
         return []
@@ -379,14 +381,14 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
 
 
 def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
-    all_joined = {
+    joined_at_end = {
         member.step.name: len(member.planned.replicas) - member.excluded for member in members
     }
-    roles: dict[str, list[_Member]] = {}
-    for member in _find_missing(members, all_joined):
+    by_role: dict[str, list[_Member]] = {}
+    for member in _find_missing(members, joined_at_end):
         if member.excluded:
-            roles.setdefault(member.role.name, []).append(member)
-    for excluded in roles.values():
+            by_role.setdefault(member.role.name, []).append(member)
+    for excluded in by_role.values():
         yield error(
             GANG_UPDATE_HELD_BACK,
             excluded[0].role.locate_rollout_field("partition"),
@@ -421,25 +423,23 @@ def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
 def _simulate(
     members: Sequence[_Member], at_once: Collection[str]
 ) -> tuple[list[_Member], list[_Member]]:
-    """Return members that wait for their gang forever, and members that would join it later."""
+    """Simulate the update; return members that wait forever, and those that would join later."""
     steps = [member.step for member in members]
     by_name = {member.step.name: member for member in members}
     waiting = {name for name, member in by_name.items() if member.running is not None}
     joined = {m.step.name: 0 if m.is_joining else len(m.planned.replicas) for m in members}
     changing: set[str] = set()
-    while begun := choose_next_lws(steps, waiting, changing, ()):
-        waiting.difference_update(begun)
-        joined.update({name: by_name[name].count_first_batch(at_once) for name in begun})
-        changing.update(name for name in begun if by_name[name].needs_complete_gang(at_once))
+    while started := choose_next_lws(steps, waiting, changing, ()):
+        waiting.difference_update(started)
+        joined.update({name: by_name[name].count_first_batch(at_once) for name in started})
+        changing.update(name for name in started if by_name[name].needs_complete_gang(at_once))
         incomplete = {member.gang.pod_group for member in _find_missing(members, joined)}
         changing = {name for name in changing if by_name[name].gang.pod_group in incomplete}
     stuck = [by_name[step.name] for step in steps if step.name in changing]
     joining = [member for member in _find_missing(members, joined) if member.is_joining]
-    roles, last = (
-        {member.role.name for member in joining},
-        max((member.step.stage for member in joining), default=0),
-    )
-    # The remaining stuck members wait only for these.
+    roles = {member.role.name for member in joining}
+    last = max((member.step.stage for member in joining), default=0)
+    # The joining members wait for these; other stuck members do not keep them from joining.
     blocking = [member for member in stuck if member.role.name in roles or member.step.stage < last]
     return blocking or stuck, joining
 

@@ -26,7 +26,7 @@ def running(plan: ServicePlan, data: Any, **differs: Any) -> dict[str, RunningLw
         for item in role.lws:
             if data.draw(SHARE):
                 gang = gangs.get(item.group, "")
-                running_lws = RunningLws(gang, role.nodes, len(item.replicas), changes=True)
+                running_lws = RunningLws(gang, role.nodes, len(item.replicas), is_outdated=True)
                 findings[item.name] = replace(running_lws, **differs)
     return findings
 

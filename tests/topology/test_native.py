@@ -117,7 +117,7 @@ def test_change_from_volcano_joins_another_gang() -> None:
     def running(backend: str) -> dict[str, RunningLws | None]:
         (reference,) = references[backend]
         return {
-            lws.name: RunningLws(reference, role.nodes, 1, changes=True)
+            lws.name: RunningLws(reference, role.nodes, 1, is_outdated=True)
             for role in plan.roles
             for lws in role.lws
         }
