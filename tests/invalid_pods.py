@@ -6,7 +6,7 @@ from typing import Any
 
 Case = tuple[dict[str, Any], str, str]
 
-_PORT_NAME = "must be a port name: at most 15 of a-z 0-9 -, with a letter, - only between others"
+_PORT_NAME = "must be a port name: at most 15 of a-z 0-9 -, with a letter, no - at the ends, no --"
 
 #: Fields of the pod's spec, the location of the error in it, and the message.
 PODS: list[Case] = [

@@ -19,7 +19,7 @@ from fusioninfer_pulumi.api.field_types import (
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel, default, empty_list
 from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.schemas.kind_schema import CLAIM, SIZE_LIMIT
+from fusioninfer_pulumi.schemas.kind_schema import SIZE_LIMIT, VOLUME_CLAIM
 
 
 class KvRole(str, enum.Enum):
@@ -199,7 +199,7 @@ class ClaimReferenceArgs(SpecModel):
 class ClaimTierArgs(SpecModel):
     """A PersistentVolumeClaim: `spec` creates one per pod, `ref` names an existing claim."""
 
-    spec: Annotated[dict[str, Any], matches_schema(CLAIM)] | None = None
+    spec: Annotated[dict[str, Any], matches_schema(VOLUME_CLAIM)] | None = None
     """The spec of a claim that is created and deleted with each pod (an ephemeral volume)."""
 
     ref: ClaimReferenceArgs | None = None

@@ -35,13 +35,13 @@ _GATEWAY_API = "gateway.networking.k8s.io/v1"
 POD_TEMPLATE = Part(*_LWS, ("spec", "leaderWorkerTemplate", "workerTemplate"))
 CONTAINER = POD_TEMPLATE.below("spec", "containers", 0)
 TOLERATIONS = POD_TEMPLATE.below("spec", "tolerations")
-CLAIM = POD_TEMPLATE.below("spec", "volumes", 0, "ephemeral", "volumeClaimTemplate", "spec")
+VOLUME_CLAIM = POD_TEMPLATE.below("spec", "volumes", 0, "ephemeral", "volumeClaimTemplate", "spec")
 RESOURCES = CONTAINER.below("resources")
 SIZE_LIMIT = POD_TEMPLATE.below("spec", "volumes", 0, "emptyDir", "sizeLimit")
 HTTP_ROUTE = Part(_GATEWAY_API, "HTTPRoute", ("spec",))
 GATEWAY = Part(_GATEWAY_API, "Gateway", ("spec",))
 NETWORK_PEERS = Part("networking.k8s.io/v1", "NetworkPolicy", ("spec", "ingress", 0, "from"))
-SCALING = Part("autoscaling/v2", "HorizontalPodAutoscaler", ("spec", "behavior"))
+SCALING_BEHAVIOR = Part("autoscaling/v2", "HorizontalPodAutoscaler", ("spec", "behavior"))
 DEVICE_CLAIM = Part("resource.k8s.io/v1", "ResourceClaimTemplate", ("spec", "spec"))
 
 
@@ -72,7 +72,7 @@ class KindSchema:
         return schema
 
     def below(self, schema: Schema, key: str | int) -> Schema:
-        """Return the schema of a field, or of the items for an index; empty if there is none."""
+        """Return the schema of a field or, for an index, of the items; empty if there is none."""
         if isinstance(key, int):
             subschema = schema.get("items")
         else:

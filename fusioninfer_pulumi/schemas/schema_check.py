@@ -92,20 +92,21 @@ def normalize_part(value: Any, part: Part) -> Any:
     return _normalize(schema, schema.at(part.path), value)
 
 
-def _normalize(kind: KindSchema, schema: Schema, value: Any, depth: int = 0) -> Any:
+def _normalize(schema: KindSchema, node: Schema, value: Any, depth: int = 0) -> Any:
+    """Normalize a value with the schema `node`, which is a part of `schema`."""
     if depth == MAX_DEPTH:
         return value
     if isinstance(value, Mapping):
-        fields = schema.get("properties")
+        fields = node.get("properties")
         return {
-            key: _normalize(kind, kind.below(schema, str(key)), item, depth + 1)
+            key: _normalize(schema, schema.below(node, str(key)), item, depth + 1)
             for key, item in value.items()
             if item is not None or not fields or key not in fields
         }
     if isinstance(value, (list, tuple)):
-        items = kind.below(schema, 0)
-        return [_normalize(kind, items, item, depth + 1) for item in value]
-    is_quantity = isinstance(value, float) and schema.get("type") == ["integer", "string"]
+        items = schema.below(node, 0)
+        return [_normalize(schema, items, item, depth + 1) for item in value]
+    is_quantity = isinstance(value, float) and node.get("type") == ["integer", "string"]
     # Another check reports infinity, which is not JSON.
     if is_quantity and math.isfinite(value):
         return int(value) if value.is_integer() else str(value)
@@ -146,15 +147,14 @@ def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding
     whole_object = known_value
     for key in reversed(path):
         whole_object = [whole_object] if isinstance(key, int) else {key: whole_object}
-    findings = [
-        finding
-        for problem in schema.validator.iter_errors(whole_object)
-        if (at := _convert_path(whole_object, problem.instance_path))[: len(path)] == path
-        and not (isinstance(problem.instance, str) and problem.instance in unknown)
-        for finding in _convert_error(schema, problem, at, reduce(getitem, at[len(path) :], value))
-    ]
-    part = schema.at(path)
-    for at, node, part_value in schema.nodes(part, known_value, path):
+    findings: list[Finding] = []
+    for problem in schema.validator.iter_errors(whole_object):
+        at = _convert_path(whole_object, problem.instance_path)
+        is_unknown = isinstance(problem.instance, str) and problem.instance in unknown
+        if at[: len(path)] == path and not is_unknown:
+            user_value = reduce(getitem, at[len(path) :], value)
+            findings += _convert_error(schema, problem, at, user_value)
+    for at, node, part_value in schema.nodes(schema.at(path), known_value, path):
         if "x-keys" in node and isinstance(part_value, list):
             findings += _check_keys(schema, at, node, part_value, unknown)
         elif isinstance(part_value, Mapping):
@@ -164,12 +164,12 @@ def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding
 
 
 def _check_quantities(
-    schema: KindSchema, at: Location, part: Schema, mapping: Mapping[str, Any]
+    schema: KindSchema, at: Location, node: Schema, mapping: Mapping[str, Any]
 ) -> Iterator[Finding]:
     """Reject quantities that match the schema's pattern but are too long or too large."""
     for key, value in mapping.items():
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-            pattern = schema.below(part, key).get("pattern", "")
+            pattern = schema.below(node, key).get("pattern", "")
             if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_oversized(value):
                 yield error(INVALID_FORMAT, (*at, key), f"must be {_QUANTITY}, got {show(value)}")
 
@@ -183,14 +183,16 @@ def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
         return [_replace_unknown(item, unknown, depth + 1) for item in value]
     if value is None or isinstance(value, (bool, int)):
         return value
-    if isinstance(value, str) and value.isascii():
-        return value
-    if isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value):
+    # JSON has no lone surrogates. Most strings are ASCII, which is faster to test.
+    if isinstance(value, str) and (
+        value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    ):
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    unknown.add(f"\0{len(unknown)}")
-    return f"\0{len(unknown) - 1}"
+    placeholder = f"\0{len(unknown)}"
+    unknown.add(placeholder)
+    return placeholder
 
 
 def _convert_path(value: Any, path: Sequence[str | int]) -> Location:
@@ -215,21 +217,21 @@ def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -
                 yield _explain_unknown_key((*at, key), schema.at(at))
     elif name == "required":
         missing = schema.below(schema.at(at), expected)
-        kind = f": {_describe_type(schema, missing)}" if missing.get("type") else ""
-        yield error(FIELD_REQUIRED, (*at, expected), f"is required{kind}")
+        hint = f": {_describe_type(schema, missing)}" if missing.get("type") else ""
+        yield error(FIELD_REQUIRED, (*at, expected), f"is required{hint}")
     elif name == "type":
         # YAML parses unquoted numbers and words such as `true` as other types.
         is_unquoted = isinstance(value, (bool, int, float)) and expected == ["string"]
         hint = "; quote it in YAML" if is_unquoted else ""
-        kind = _describe_type(schema, schema.at(at))
-        yield error(WRONG_TYPE, at, f"must be {kind}, got {show(value)}{hint}")
+        description = _describe_type(schema, schema.at(at))
+        yield error(WRONG_TYPE, at, f"must be {description}, got {show(value)}{hint}")
     elif name == "enum":
         allowed = ", ".join(str(word) for word in expected)
         yield error(UNKNOWN_VALUE, at, f"must be one of {allowed}, got {show(value)}")
     elif name == "pattern":
-        kind = _describe_type(schema, schema.at(at))
-        hint = f" that matches {expected}" if kind == "a string" else ""
-        yield error(INVALID_FORMAT, at, f"must be {kind}{hint}, got {show(value)}")
+        description = _describe_type(schema, schema.at(at))
+        hint = f" that matches {expected}" if description == "a string" else ""
+        yield error(INVALID_FORMAT, at, f"must be {description}{hint}, got {show(value)}")
     elif name == "oneOf":
         yield _explain_one_of(at, schema.at(at), value)
     elif name in ("anyOf", "not"):
@@ -239,10 +241,10 @@ def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -
         yield _explain_limit(at, name, expected, value)
 
 
-def _explain_one_of(at: Location, part: Schema, value: Mapping[str, Any]) -> Finding:
+def _explain_one_of(at: Location, node: Schema, value: Mapping[str, Any]) -> Finding:
     """Return the error about a mapping that must have exactly one of several fields."""
-    keys = [key for choice in part["oneOf"] for key in choice.get("required", ())]
-    present, noun = [key for key in keys if key in value], part["x-oneOf"]
+    keys = [key for choice in node["oneOf"] for key in choice.get("required", ())]
+    present, noun = [key for key in keys if key in value], node["x-oneOf"]
     if present:
         message = f"must have one {noun}, got {' and '.join(present)}; remove one of them"
     else:
@@ -250,19 +252,19 @@ def _explain_one_of(at: Location, part: Schema, value: Mapping[str, Any]) -> Fin
     return error(SOURCES_NOT_ONE, at, message)
 
 
-def _describe_type(schema: KindSchema, part: Schema) -> str:
-    kinds, pattern = part.get("type"), part.get("pattern", "")
-    if "x-format" in part:
-        return str(part["x-format"])
+def _describe_type(schema: KindSchema, node: Schema) -> str:
+    types, pattern = node.get("type"), node.get("pattern", "")
+    if "x-format" in node:
+        return str(node["x-format"])
     if pattern.startswith(_QUANTITY_PATTERN):
         return _QUANTITY
     if pattern in _FORMATS:
         return _FORMATS[pattern]
-    if kinds == "array" and schema.below(part, 0).get("type") == "string":
+    if types == "array" and schema.below(node, 0).get("type") == "string":
         return "a list of strings"
-    if isinstance(kinds, list):
-        return " or ".join(_TYPES[kind_name] for kind_name in kinds)
-    return _TYPES.get(kinds or "", "a value")
+    if isinstance(types, list):
+        return " or ".join(_TYPES[name] for name in types)
+    return _TYPES.get(types or "", "a value")
 
 
 def _explain_unknown_key(at: Location, parent: Schema) -> Finding:
@@ -286,37 +288,37 @@ def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
 
 
 def _check_keys(
-    schema: KindSchema, at: Location, part: Schema, items: list[Any], unknown: set[str]
+    schema: KindSchema, at: Location, node: Schema, items: list[Any], unknown: set[str]
 ) -> Iterator[Finding]:
     """Yield an error for each item whose keys have the values of an earlier item."""
-    fields = schema.below(part, 0)
-    first: dict[str, int] = {}
+    fields = schema.below(node, 0)
+    first_indexes: dict[str, int] = {}
     for index, item in enumerate(items):
         if not isinstance(item, Mapping):
             continue
         keys = {
-            key: item.get(key, schema.below(fields, key).get("default")) for key in part["x-keys"]
+            key: item.get(key, schema.below(fields, key).get("default")) for key in node["x-keys"]
         }
         if any(isinstance(key, str) and key in unknown for key in keys.values()):
             continue
-        before = first.setdefault(repr(keys), index)
-        if before != index:
+        first_index = first_indexes.setdefault(repr(keys), index)
+        if first_index != index:
             values = " and ".join(
                 show(value) if len(keys) == 1 else f"{key} {show(value)}"
                 for key, value in keys.items()
             )
             location = (*at, index, *keys) if len(keys) == 1 else (*at, index)
-            earlier = format_path((at[-1], before))
+            earlier = format_path((at[-1], first_index))
             verb = "is" if len(keys) == 1 else "are"
             message = f"{values} {verb} also in {earlier}; remove one of them"
             yield error(DUPLICATE_NAME, location, message)
 
 
 def _warn_of_experimental_fields(
-    at: Location, schema: Schema, value: Mapping[str, Any]
+    at: Location, node: Schema, value: Mapping[str, Any]
 ) -> Iterator[Finding]:
     """Warn of fields that only the experimental channel of the Gateway API has."""
-    fields = schema.get("properties", {})
+    fields = node.get("properties", {})
     for key in value:
         if "x-experimental" in fields.get(key, ()):
             yield warning(
