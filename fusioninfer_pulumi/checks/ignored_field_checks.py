@@ -13,14 +13,14 @@ from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER
-from fusioninfer_pulumi.findings import Finding, Severity
+from fusioninfer_pulumi.findings import Finding, Location, Severity
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 # An error instead of a warning: the service would not be what the user asked for.
 _reject = partial(has_no_effect, severity=Severity.ERROR)
-_NOT_ROLLING = "only roles with strategy Rolling use it, and none does"
+_NOT_ROLLING = "no role with strategy Rolling uses it"
 
 
 def check_ignored_fields(plan: ServicePlan) -> list[Finding]:
@@ -35,8 +35,10 @@ def check_ignored_fields(plan: ServicePlan) -> list[Finding]:
         rows = _build_router_rows(plan.routing)
         findings += check_fields(plan.routing.at, plan.routing.router, *rows)
     # A field may have several reasons; the first is enough.
-    first = {finding.location: finding for finding in reversed(findings)}
-    return [finding for finding in findings if first[finding.location] is finding]
+    first_findings: dict[Location, Finding] = {}
+    for finding in findings:
+        first_findings.setdefault(finding.location, finding)
+    return list(first_findings.values())
 
 
 def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[FieldRule, ...]:
@@ -60,7 +62,7 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
         ),
         _reject(
             "model.cache.compile_cache",
-            "only vLLM keeps its compiled kernels there; remove it",
+            "only vLLM uses this cache; remove it",
             when=all(engine and not engine.compile_cache_variable for engine in engines),
         ),
         has_no_effect(queue, "Kubernetes' own gangs have no queue", when=is_native),
@@ -164,12 +166,12 @@ def _has_traced_component(tracing: TracingArgs, plan: ServicePlan) -> bool:
 def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]:
     is_rolling = role.rollout.strategy is RolloutStrategy.ROLLING
     per_role, scaling = plan.shape.layout is Layout.PER_ROLE, role.args.autoscaling
-    has_other_target = scaling is not None and scaling.target is not AutoscalingTarget.LATENCY
+    lacks_latency_target = scaling is not None and scaling.target is not AutoscalingTarget.LATENCY
     return (
         _reject(
             ("autoscaling.time_to_first_token", "autoscaling.time_per_token"),
             "requires target: latency; remove it",
-            when=has_other_target,
+            when=lacks_latency_target,
         ),
         _reject(
             "autoscaling.target_requests",
@@ -178,7 +180,7 @@ def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
         ),
         _reject(
             "gpus",
-            "the template defines the container; set GPU resources there, or model and engine",
+            "the template defines the container; set its GPU resources, or use model and engine",
             when=role.position not in plan.provenance.generated_roles,
         ),
         has_no_effect(
@@ -203,7 +205,7 @@ def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
     pairs_groups = is_disaggregated and routing.spec.groups is not None
     settings = routing.picker.epp.settings if routing.picker is not None else None
     levels = settings.service_levels if settings is not None else None
-    has_own_config = routing.picker is not None and settings is None
+    has_user_config = routing.picker is not None and settings is None
     return (
         _reject(
             "httproute.split",
@@ -213,7 +215,7 @@ def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
         _reject(
             "endpoint_picker.flow_control",
             "endpointPickerConfig replaces it; set featureGates: [flowControl] there",
-            when=has_own_config,
+            when=has_user_config,
         ),
         _reject(
             "endpoint_picker.group_pairing",
@@ -223,7 +225,7 @@ def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
         _reject(
             ("endpoint_picker.service_levels", "endpoint_picker.session"),
             "endpointPickerConfig sets the plugins",
-            when=has_own_config,
+            when=has_user_config,
         ),
         _reject(
             "endpoint_picker.service_levels.evict",
