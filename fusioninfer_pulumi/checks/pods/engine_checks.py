@@ -38,11 +38,11 @@ def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
 def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the engine's arguments against accelerators, launcher and KV connector."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
-    findings: list[Finding] = []
-    per_pod, *different = {accelerators(pod.template) for pod in pods.all}
-    # Sizes are not compared for pods that claim devices (DRA) or request none, nor for devices that
-    # run several ranks, such as Neuron devices.
-    if per_pod and not different and has_one_rank_per_accelerator(pods.leader.template):
+    pod_counts = {accelerators(pod.template) for pod in pods.all}
+    per_pod = pod_counts.pop() if len(pod_counts) == 1 else 0
+    # Sizes are not compared for pods that claim devices (DRA), request none or request different
+    # numbers, nor for devices that run several ranks, such as Neuron devices.
+    if per_pod and has_one_rank_per_accelerator(pods.leader.template):
         field = at if ctx.role.parallelism is None else ctx.at("parallelism")
         for finding in check_accelerators(command, per_pod, ctx.nodes):
             yield finding.at(*field)
@@ -50,8 +50,8 @@ def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         for finding in engine.multi_node.check_launcher(command, ctx.launcher):
             yield finding.under(*ctx.at())
     if engine is not None:
-        findings += engine.kv_cache.check_connector(command)
-    yield from (finding.at(*at) for finding in findings)
+        for finding in engine.kv_cache.check_connector(command):
+            yield finding.at(*at)
 
 
 def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.expanded_command, read_plain_variables(pod.expanded_container)
-        # `pods.kv_cache` reports an unreadable transfer argument of prefillers and decoders.
+        # `pods/kv_cache.py` reports unreadable transfer arguments of prefillers and decoders.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         flag = command.engine.kv_cache.transfer_flag if is_reported and command.engine else None
         for finding in check_arguments(command, variables, ignored=flag):
@@ -83,11 +83,11 @@ def check_parallelism(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
     if args is None or engine is None:
         return
-    missing = {
+    unsupported = {
         "dataRPCPort": args.data_rpc_port is not None and not engine.sizes.rpc_flags,
         "portPerRank": bool(args.port_per_rank) and not engine.sizes.rank_port_flags,
     }
-    for field in (field for field, is_missing in missing.items() if is_missing):
+    for field in filter(unsupported.get, unsupported):
         message = f"is not supported by {engine.title}; remove it"
         yield error(UNSUPPORTED_BY_ENGINE, (*at, field), message)
     if args.expert and engine.sizes.needs_expert_ranks and args.tensor is None:

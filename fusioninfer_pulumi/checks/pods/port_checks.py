@@ -28,7 +28,7 @@ _PROBES: tuple[tuple[str, ...], ...] = (
     ("lifecycle", "postStart"),
     ("lifecycle", "preStop"),
 )
-_NETWORK = ("httpGet", "tcpSocket", "grpc")
+_NETWORK_ACTIONS = ("httpGet", "tcpSocket", "grpc")
 
 
 def check_role_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -80,17 +80,17 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     ports = pod.container.get("ports") or ()
     named = {entry["name"]: entry.get("containerPort") for entry in ports if entry.get("name")}
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
-    others = [container for container in containers if container["name"] != pod.name]
-    answered = {engine_port, pods.port}
-    answered |= {entry.get("containerPort") for c in others for entry in c.get("ports") or ()}
-    # Another container, or another program in a script, may listen on any port.
+    other_containers = [container for container in containers if container["name"] != pod.name]
+    other_ports = [entry for c in other_containers for entry in c.get("ports") or ()]
+    answered = {engine_port, pods.port, *(entry.get("containerPort") for entry in other_ports)}
     declared = {entry.get("containerPort") for entry in ports}
-    is_only_listener = not others and command.script is None
+    # Another container, or another program in a script, may listen on any port.
+    is_only_listener = not other_containers and command.script is None
     for path in _PROBES:
         user_probe, probe = pod.expanded_container, pod.container
         for key in path:
             user_probe, probe = known_mapping(user_probe.get(key)), known_mapping(probe.get(key))
-        for kind in _NETWORK:
+        for kind in _NETWORK_ACTIONS:
             action = probe.get(kind) if kind in user_probe else None
             if not isinstance(action, Mapping) or action.get("host"):
                 continue
@@ -104,13 +104,13 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
                 message = f"{engine.title} serves on port {engine_port}, and nothing listens on "
                 message += f"port {number}; probe {engine_port}"
                 yield make_finding(PROBE_NOT_ANSWERED, (*at, "port"), message)
-            elif kind == "httpGet" and _is_rejected(action, pods):
+            elif kind == "httpGet" and _lacks_api_key(action, pods):
                 message = f"{engine.title} answers {show(action['path'])} with 401, because the "
                 message += f"probe has no API key; use {engine.http.health_path}"
                 yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
 
 
-def _is_rejected(action: Mapping[str, Any], pods: RolePods) -> bool:
+def _lacks_api_key(action: Mapping[str, Any], pods: RolePods) -> bool:
     """Return whether the engine requires an API key that a probe does not send."""
     engine, path = pods.command.engine, action.get("path")
     if engine is None or not isinstance(path, str):
@@ -197,7 +197,7 @@ def _read_probe_numbers(probe: Mapping[str, Any]) -> tuple[int, int, int] | None
     """Return a probe's initial delay, period and failure threshold, None if one is unknown."""
     delay = probe.get("initialDelaySeconds") or 0
     period, failures = probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3
-    # Others are Outputs, or values that the API server rejects.
+    # Other values are Outputs, or rejected by the API server.
     is_known = all(isinstance(number, int) for number in (delay, period, failures))
     return (delay, period, failures) if is_known else None
 

@@ -97,23 +97,22 @@ def check_pair_settings(roles: Sequence[tuple[Context, RolePods]]) -> list[Findi
     It is an error only if an endpoint picker pairs the roles, and their engines are known to fail
     with the difference.
     """
-    sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PD_ROLES]
-    return [
-        finding
-        for prefiller, decoder in product(*sides)
-        for finding in _check_pair(prefiller, decoder)
-    ]
+    prefillers, decoders = (
+        [(ctx, pods) for ctx, pods in roles if ctx.role.component_type is kind]
+        for kind in (ComponentType.PREFILLER, ComponentType.DECODER)
+    )
+    return [finding for pair in product(prefillers, decoders) for finding in _check_pair(*pair)]
 
 
 def _check_pair(
     prefiller: tuple[Context, RolePods], decoder: tuple[Context, RolePods]
 ) -> Iterator[Finding]:
-    (first, first_pods), (second, second_pods) = prefiller, decoder
-    prefill, decode = first_pods.command, second_pods.command
+    (prefill_ctx, prefill_pods), (decode_ctx, decode_pods) = prefiller, decoder
+    prefill, decode = prefill_pods.command, decode_pods.command
     engine = prefill.engine
     if engine is None or decode.engine is not engine:
         return  # check_kv_connectors() reports different engines
-    is_paired = second.pairing is not None
+    is_paired = decode_ctx.pairing is not None
     needed = engine.kv_cache.list_pair_settings(prefill, decode) if is_paired else ()
     setting_names = {
         "model": "the model",
@@ -132,26 +131,24 @@ def _check_pair(
         )
         message = (
             f"{setting_names[key]} is {decode_value}, but {prefill_value} in role "
-            f"{first.role.name}, which fills its KV cache; use the same value in both"
+            f"{prefill_ctx.role.name}, which fills its KV cache; use the same value in both"
         )
-        yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
+        yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.at(), message)
     if engine.http.rejects_unknown_models:
         names, known = decode.served_names or (), prefill.served_names
         missing = [name for name in names if known is not None and name not in known]
         # The prefiller gets requests with the same model name.
         make_finding = error if "served name" in needed and len(missing) == len(names) else warning
         if missing:
-            message = f"serves {', '.join(missing)}, which role {first.role.name} does not; give "
-            message += "both the same --served-model-name"
-            yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
+            message = f"serves {', '.join(missing)}, which role {prefill_ctx.role.name} does not; "
+            message += "give both the same --served-model-name"
+            yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.at(), message)
     reason = engine.kv_cache.explain_size_mismatch(prefill, decode)
     if reason is not None:
         make_finding = error if is_paired else warning
-        flag = engine.sizes.flags["tensor"][0]
-        message = (
-            f"its {flag} does not match role {first.role.name}: {reason}; use the same in both"
-        )
-        yield make_finding(PAIRED_SIZES_UNSUPPORTED, second.at(), message)
+        flag, role = engine.sizes.flags["tensor"][0], prefill_ctx.role.name
+        message = f"its {flag} does not match role {role}: {reason}; use the same in both"
+        yield make_finding(PAIRED_SIZES_UNSUPPORTED, decode_ctx.at(), message)
 
 
 # Values of `KvConnector.role` for the other direction.
@@ -167,37 +164,38 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
     Each is an error if a router pairs prefill with decode, otherwise a warning.
     """
     known = [
-        (ctx, pods, setup)
+        (ctx, pods, connector)
         for ctx, pods in roles
         if ctx.role.component_type in PD_ROLES
         and isinstance(
-            setup := (pods.kv and pods.kv.connector) or pods.command.connector, KvConnector
+            connector := (pods.kv and pods.kv.connector) or pods.command.connector, KvConnector
         )
     ]
     if not known:
         return
-    first, first_pods, first_setup = known[0]
+    first, first_pods, first_connector = known[0]
     make_finding = error if first.pairing is not None else warning
-    for ctx, _, setup in known:
+    for ctx, _, connector in known:
         wrong_values = _WRONG_WAY[ctx.role.component_type]
-        if setup.role in wrong_values and setup.side_channel is None:
+        if connector.role in wrong_values and connector.side_channel is None:
             yield make_finding(
                 KV_TRANSFER_WRONG_WAY,
                 ctx.at(),
-                f"its KV transfer is set to {setup.role}, which conflicts with componentType "
+                f"its KV transfer is set to {connector.role}, which conflicts with componentType "
                 f"{ctx.role.component_type.value}: the KV cache is transferred from prefillers to "
                 "decoders",
             )
     if not {ctx.role.component_type for ctx, _, _ in known} >= set(PD_ROLES):
         return
-    for ctx, pods, setup in known[1:]:
-        engines = (_get_engine_name(pods), _get_engine_name(first_pods))
-        if engines[0] != engines[1] or setup.transfer_connectors != first_setup.transfer_connectors:
+    for ctx, pods, connector in known[1:]:
+        engine, first_engine = _get_engine_name(pods), _get_engine_name(first_pods)
+        is_same = connector.transfer_connectors == first_connector.transfer_connectors
+        if engine != first_engine or not is_same:
             yield make_finding(
                 PAIRED_SETTINGS_DIFFER,
                 ctx.at(),
-                f"transfers its KV cache with {setup.name} ({engines[0]}), role {first.role.name} "
-                f"with {first_setup.name} ({engines[1]}); use the same in all prefillers and "
+                f"transfers its KV cache with {connector.name} ({engine}), role {first.role.name} "
+                f"with {first_connector.name} ({first_engine}); use the same in all prefillers and "
                 "decoders",
             )
 

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
 
 #: Names of network devices, which are extended resources, but not accelerators.
-_NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
+_NETWORK_DEVICE = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
 #: Images of engines for CPUs, and of programs that simulate an engine.
 _NO_ACCELERATOR = re.compile(r"(?<![a-z])(cpu|xeon|openvino|sim|simulator|mock|fake)(?![a-z])")
 #: Variables of engines that are built for CPUs.
@@ -38,17 +38,15 @@ _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEV
 def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about engines that have no accelerator."""
     for pod in pods.user_pods:
-        command = pod.expanded_command
         # `template_checks` reports a misspelled resource.
         is_misspelled = any(suggest_accelerator(name) for name, _ in _list_amounts(pod))
-        engine = pods.command.engine if pod.is_leader or ctx.launcher in EDITING_LAUNCHERS else None
-        engine = engine or command.engine
-        if (
-            engine is None
-            or is_misspelled
-            or _has_devices(pod)
-            or _may_run_on_cpu(pod, pods.command, command)
-        ):
+        # The workers of these launchers run ranks of the leader's engine.
+        runs_leader_engine = pod.is_leader or ctx.launcher in EDITING_LAUNCHERS
+        leader_engine = pods.command.engine if runs_leader_engine else None
+        engine = leader_engine or pod.expanded_command.engine
+        if engine is None or is_misspelled:
+            continue
+        if _has_devices(pod) or _may_run_on_cpu(pod, pods.command):
             continue
         requested = [
             f"{name}: {amount}" for name, amount in _list_amounts(pod) if is_accelerator(name)
@@ -73,20 +71,20 @@ def _has_devices(pod: Pod) -> bool:
     if (pod.container.get("resources") or {}).get("claims"):
         return True
     for name, amount in _list_amounts(pod):
-        is_device = is_accelerator(name) or (is_extended(name) and not _NETWORK.search(name))
+        is_device = is_accelerator(name) or (is_extended(name) and not _NETWORK_DEVICE.search(name))
         if is_device and quantity.parse(amount) > 0:
             return True
     return (pod.container.get("securityContext") or {}).get("privileged") is True
 
 
-def _may_run_on_cpu(pod: Pod, command: EngineCommand, expanded_command: EngineCommand) -> bool:
-    image = command.image if pod.is_leader else expanded_command.image
+def _may_run_on_cpu(pod: Pod, leader_command: EngineCommand) -> bool:
+    image = (leader_command if pod.is_leader else pod.expanded_command).image
     by_image = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
     by_variable = any(
         _CPU_VARIABLES.fullmatch(str(variable.get("name")))
         for variable in pod.container.get("env") or ()
     )
-    return by_image or by_variable or command.value("--device") == "cpu"
+    return by_image or by_variable or leader_command.value("--device") == "cpu"
 
 
 VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")

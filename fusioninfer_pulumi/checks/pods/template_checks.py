@@ -88,12 +88,10 @@ UNKNOWN_RESOURCE = Rule("unknown-resource")
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES = "hugepages-"
 
-
 _QUALIFIED_NAME = re.compile(
     r"((?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
     r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
-
 
 #: Lists in the pod spec, by the word for one of their items.
 _LISTS = {"volume": "volumes", "claim": "resourceClaims"}
