@@ -98,6 +98,7 @@ class ClusterServices:
 
     def __init__(self) -> None:
         self._plans: list[ServicePlan] = []
+        # Number of the service and owner of each object, by namespace, kind and name.
         self._owners: dict[tuple[object, str, str], tuple[int, str]] = {}
 
     def compare_next(self, plan: ServicePlan) -> list[Finding]:
@@ -120,14 +121,14 @@ class ClusterServices:
         namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
         for kind, name, at, owner in _list_object_names(plan):
             key, claimant = (namespace, kind, name), (len(self._plans), owner)
-            first = self._owners.setdefault(key, claimant)
-            if first != claimant and (first, owner) not in reported:
-                reported.add((first, owner))
+            earlier = self._owners.setdefault(key, claimant)
+            if earlier != claimant and (earlier, owner) not in reported:
+                reported.add((earlier, owner))
                 if kind == _SERVICE:
                     # Errors about the services' other objects would only repeat this one.
                     message = f'"{name}" is also the name of another service in this namespace'
                     return [error(NAME_COLLISION, at, message)]
-                message = f'{kind} "{name}" would also belong to {first[1]}; rename one of them'
+                message = f'{kind} "{name}" would also belong to {earlier[1]}; rename one of them'
                 findings.append(error(NAME_COLLISION, at, message))
         return findings
 
@@ -166,7 +167,7 @@ def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
 
 
 def _find_shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
-    """Return a host that both routes have. None if there is none: the more specific host wins."""
+    """Return a host name of both routes; None if their requests differ, or one is more specific."""
     if not one.hostnames and not other.hostnames:
         return "any host"
     other_hosts = [host for host in other.hostnames or () if not is_output(host)]
@@ -185,18 +186,18 @@ _NAME = ("metadata", "name")
 
 def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     """Yield kind, name, field and owner of each object that a service or its controllers create."""
-    here = f"service {plan.service}"
-    yield _SERVICE, plan.service, _NAME, here
+    service = f"service {plan.service}"
+    yield _SERVICE, plan.service, _NAME, service
     if plan.shape.needs_gang and plan.shape.groups is None:
-        yield "PodGroup", object_names.pod_group(plan.service), _NAME, here
+        yield "PodGroup", object_names.pod_group(plan.service), _NAME, service
     for gang in plan.gangs:
         if gang.group is not None:
-            yield "PodGroup", gang.pod_group, ("groups",), f"group {gang.group} of {here}"
-    yield "Service", object_names.serving_service(plan.service), _NAME, here
+            yield "PodGroup", gang.pod_group, ("groups",), f"group {gang.group} of {service}"
+    yield "Service", object_names.serving_service(plan.service), _NAME, service
     if plan.shape.has_endpoint_picker:
-        yield "Service", object_names.endpoint_picker(plan.service), _NAME, here
+        yield "Service", object_names.endpoint_picker(plan.service), _NAME, service
     for role in plan.roles:
-        at, owner = ("roles", role.position, "name"), f"role {role.name} of {here}"
+        at, owner = ("roles", role.position, "name"), f"role {role.name} of {service}"
         # NetworkPolicy, PodDisruptionBudget, PodMonitor and autoscaler.
         yield "Objects named", object_names.role_network_policy(plan.service, role.name), at, owner
         for lws in role.lws:

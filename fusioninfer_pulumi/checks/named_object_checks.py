@@ -69,8 +69,8 @@ def find_references(plan: ServicePlan) -> Iterator[tuple[Reference, Location, bo
             if parent.get("optional") is True:
                 continue
             api, kind = api_and_kind
-            home = parent.get("namespace") or manifest["metadata"].get("namespace")
-            scope = None if kind in CLUSTER_SCOPED else home
+            namespace = parent.get("namespace") or manifest["metadata"].get("namespace")
+            scope = None if kind in CLUSTER_SCOPED else namespace
             user_field, is_exact = find_user_field(location, manifest, plan)
             user_field = user_field if is_exact else _FIELDS.get(kind, user_field)
             yield (api, kind, scope, name), user_field, is_exact

@@ -16,14 +16,14 @@ from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.schemas.schema_check import object_findings
-from fusioninfer_pulumi.topology.leader_worker_set import KIND
+from fusioninfer_pulumi.topology.leader_worker_set import KIND as LEADER_WORKER_SET
 
 _LEADER = ("spec", "leaderWorkerTemplate", "leaderTemplate")
 _WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
 
 
 def render_distinct(plan: ServicePlan) -> tuple[Manifest, ...]:
-    """Return a plan's objects, but of those that differ only in names just the first.
+    """Return a plan's objects, with only the first of several that differ only in names.
 
     Replicas of a role share a template, and gangs of serving groups differ only in names.
     """
@@ -41,7 +41,7 @@ def check_objects(plan: ServicePlan) -> Iterator[Finding]:
         for manifest in render_distinct(plan)
         for finding in object_findings(manifest)
     )
-    # Leaders and workers may share a template.
+    # Leaders and workers may share a template of the user.
     yield from dict.fromkeys(findings)
 
 
@@ -59,17 +59,17 @@ def find_user_field(
 ) -> tuple[Location, bool]:
     """Return the user's field for a location in a generated object, and whether it is set.
 
-    If it is not set, it is the field that generates the value, or contains what generates it.
+    If it is not set, return the closest field that contains it or from which it is generated.
     """
     if location[:2] in (("metadata", "labels"), ("metadata", "annotations")):
         user_metadata = getattr(plan.meta, str(location[1]))
         is_set = location[2:3] != () and location[2] in user_metadata
         return location[: 3 if is_set else 2], is_set
-    if manifest["kind"] == KIND:
+    if manifest["kind"] == LEADER_WORKER_SET:
         name = manifest["metadata"]["labels"][labels.ROLE_NAME]
         (role,) = (role for role in plan.roles if role.name == name)
         if location[:3] not in (_LEADER, _WORKER):
-            return role.pods.leader.path[:2], False
+            return ("roles", role.position), False
         pod = role.pods.leader if location[:3] == _LEADER else role.pods.all[-1]
         return plan.provenance.locate((*pod.path, *location[3:]))
     if plan.routing is not None:

@@ -112,9 +112,8 @@ PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
 AUTOSCALING_NEVER_WAKES = Rule("autoscaling-never-wakes")
 
 _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
-#: Matchers in a query, and names of metrics (not of functions).
+#: Matchers in a PromQL query, and names of metrics (not of functions).
 _MATCHERS, _METRIC = re.compile(r"\{[^}]*\}"), re.compile(r"\b\w+[_:][\w:]*(?![\w:]|\s*\()")
-
 
 _SHARED_BY_GROUPS = "is one number for all serving groups, but each group is scaled separately"
 
@@ -128,8 +127,10 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
         at = ("roles", role.position, "autoscaling")
         yield from check_fields(at, args, *_list_conflicts(built, role, args))
         metrics = [((*at, "metrics", index), metric) for index, metric in enumerate(args.metrics)]
-        for place, metric in metrics if (built.args.groups or 1) > 1 else ():
-            if metric.query is not None or metric.source is MetricSource.EXTERNAL:
+        has_groups = (built.args.groups or 1) > 1
+        for place, metric in metrics:
+            is_shared = metric.query is not None or metric.source is MetricSource.EXTERNAL
+            if has_groups and is_shared:
                 message = f"{_SHARED_BY_GROUPS}: use engine HPA and a metric of source Pods"
                 yield error(FIELD_OUT_OF_PLACE, place, message)
         is_hpa = args.engine is AutoscalingEngine.HPA
@@ -150,11 +151,11 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
                 "is the initial count and must be within autoscaling's bounds "
                 f"({args.min_replicas} to {args.max_replicas}), got {count}",
             )
-        if built.plan.gangs and not (built.plan.gang is not None and built.plan.gang.is_native):
+        if built.plan.gang is not None and not built.plan.gang.is_native:
             yield from _check_gang_minimum(built, role, args, at)
         if args.target is not None:
             yield from _check_target(built, role, args, (*at, "target"))
-        yield from _check_metrics(args, at)
+        yield from _check_scaler_fields(args, at)
         yield from _check_metric_sources(built, args, at)
 
 
@@ -268,11 +269,11 @@ def _check_metric_sources(
 ) -> Iterator[Finding]:
     """Check that metrics exist at zero replicas, and that policies let Prometheus read them."""
     queries = [metric.query or metric.name or "" for metric in args.metrics]
-    names = [_METRIC.findall(_MATCHERS.sub("", query)) for query in queries]
-    engine_metrics = [
-        name for several in names for name in several if _ENGINE_METRIC.fullmatch(name)
-    ]
-    only_engines = all(names) and len(engine_metrics) == sum(map(len, names))
+    names_by_query = [_METRIC.findall(_MATCHERS.sub("", query)) for query in queries]
+    names = [name for query_names in names_by_query for name in query_names]
+    engine_metrics = [name for name in names if _ENGINE_METRIC.fullmatch(name)]
+    # A query in which no name is recognized may read any metric.
+    only_engines = all(names_by_query) and engine_metrics == names
     if names and args.target is None and scales_to_zero(args) and only_engines:
         yield error(
             AUTOSCALING_NEVER_WAKES,
@@ -315,7 +316,8 @@ def _check_gang_minimum(
         )
 
 
-def _check_metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+def _check_scaler_fields(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    """Check the fields that HPA or KEDA requires, and KEDA's idle replicas."""
     keda = args.engine is AutoscalingEngine.KEDA
     if keda and args.prometheus is None and (args.metrics or args.target is not None):
         message = "is required with engine KEDA: the address of Prometheus"

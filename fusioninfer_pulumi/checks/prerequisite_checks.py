@@ -37,13 +37,14 @@ from fusioninfer_pulumi.rules.common import (
 GANG_BACKEND_MISSING = Rule("gang-backend-missing")
 _BACKEND = ("schedulingStrategy", "gangPolicy", "backend")
 _NATIVE_VERSION = "v1beta1"
-_BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
+#: Annotations of CRDs with the release of their product.
+_RELEASE_KEY = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
 
 
 def find_product_needs(plan: ServicePlan) -> Mapping[Kind, tuple[Product, Location]]:
     """Return the kinds that a service needs, each with its product and the user's field.
 
-    If a service needs several rows of `PRODUCTS` for one kind, the last of these rows is returned.
+    If several rows of `PRODUCTS` apply to a kind, its product is the last of them.
     """
     needs: dict[Kind, tuple[Product, Location]] = {}
     for dry_run in list_dry_run_objects(plan):
@@ -71,10 +72,11 @@ def check_apis(cluster: LiveCluster) -> ClusterFindings:
     # `versions` is empty only if the credentials may not read them.
     for plan in cluster.plans if api.versions else ():
         for (api_name, kind), (product, location) in find_product_needs(plan).items():
-            served = api.versions.get(product.group, ())
-            if api.path(api_name, kind) is None if kind else not served:
+            versions = api.versions.get(product.group, ())
+            is_served = api.path(api_name, kind) is not None if kind else bool(versions)
+            if not is_served:
                 missing = f"{kind} ({api_name})" if kind else api_name
-                served_versions = f" (only {', '.join(served)})" if served else ""
+                served_versions = f" (only {', '.join(versions)})" if versions else ""
                 message = (
                     f"{product.name}: {missing} is not served{served_versions}; "
                     f"install {product.requirement}"
@@ -112,7 +114,7 @@ def _is_installed(cluster: LiveCluster, product: Product, kind: Kind) -> bool:
 
 
 def _read_release(cluster: LiveCluster, product: Product, kind: Kind) -> Release | None:
-    """Return the release in a CRD's annotations; of a program the lowest tag of its images."""
+    """Return a product's release: its program's lowest image tag, or its CRD's annotation."""
     api = cluster.api
     if not product.program:
         plural = str(api.path(*kind)).rpartition("/")[2]
@@ -120,8 +122,8 @@ def _read_release(cluster: LiveCluster, product: Product, kind: Kind) -> Release
             "apiextensions.k8s.io", "CustomResourceDefinition", None, f"{plural}.{product.group}"
         )
         annotations = ((definition or {}).get("metadata") or {}).get("annotations") or {}
-        bundles = (text for key, text in annotations.items() if _BUNDLE.search(key))
-        return parse_product_release(next(bundles, ""))
+        releases = (text for key, text in annotations.items() if _RELEASE_KEY.search(key))
+        return parse_product_release(next(releases, ""))
     images = (
         container["image"].partition("@")[0].rpartition("/")[2].partition(":")
         for workload in api.objects("apps/v1", "Deployment", cluster.get_namespace(product)) or ()

@@ -47,10 +47,11 @@ def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
             used = {} if running is None else (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 all_used = quantity.parse(used.get(f"requests.{resource}", 0))
-                elsewhere = max(all_used - (running or Counter())[resource], Decimal(0))
+                used_by_others = max(all_used - (running or Counter())[resource], Decimal(0))
                 amount = needed[resource]
-                if amount and allowed < amount + elsewhere:
-                    in_use = f" ({quantity.write(elsewhere)} in use by others)" if elsewhere else ""
+                if amount and allowed < amount + used_by_others:
+                    others = quantity.write(used_by_others)
+                    in_use = f" ({others} in use by others)" if used_by_others else ""
                     message = (
                         f"ResourceQuota {quota['metadata']['name']} in {namespace} allows "
                         f"{quantity.write(allowed)} {resource}{in_use}, but "
@@ -140,7 +141,7 @@ def _read_accelerator_limits(quota: Object) -> dict[str, Decimal]:
     return {
         resource: quantity.parse(allowed)
         for name, allowed in (spec.get("hard") or {}).items()
-        if is_accelerator(resource := name.removeprefix("requests.")) and resource != name
+        if name.startswith("requests.") and is_accelerator(resource := name[len("requests.") :])
     }
 
 
@@ -160,7 +161,7 @@ def _sum_accelerators(plans: Sequence[ServicePlan]) -> Counter[str]:
         for template, count in ((role.leader_template, 1), (role.worker_template, role.nodes - 1)):
             for resource, amount in _count_accelerators(template).items():
                 needed[resource] += amount * count * replicas
-    return +needed
+    return +needed  # without zero counts
 
 
 def _list_requested_resources(plan: ServicePlan) -> set[str]:

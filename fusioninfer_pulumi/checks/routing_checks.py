@@ -107,7 +107,8 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
     text = _SEVERAL_POOLS.get(implementation.several_pools)
     if route is None or text is None:
         return
-    message, is_rejected = text.format(name=implementation.name), text is _ONE_POOL
+    message = text.format(name=implementation.name)
+    is_rejected = implementation.several_pools is SeveralPools.NO
     if route.split and (is_rejected or route.has_split):
         make_finding = error if is_rejected else warning
         yield make_finding(SEVERAL_POOLS_UNSUPPORTED, (*at, "split"), message)
@@ -147,11 +148,11 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
         yield from _check_disaggregation(field, declared)
     elif idle_roles:
         idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in idle_roles)
-        to = ", ".join(role.name for role in served)
+        serving = ", ".join(role.name for role in served)
         yield warning(
             ROLE_WITHOUT_REQUESTS,
             field,
-            f"requests go only to {to}, none to {idle}: "
+            f"requests go only to {serving}, none to {idle}: "
             + (
                 f"choose {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
                 if is_disaggregated(declared)
@@ -324,7 +325,7 @@ def _check_picker_arguments(routing: Routing, epp: EppPlan) -> Iterator[Finding]
 
 
 def check_strategy(family: EppFamily, settings: EppSettings) -> list[Finding]:
-    """Check settings against a family's features; locations are relative to the router role."""
+    """Check `settings` against a family's features; locations are relative to the router role."""
     findings = [*_check_scorers(family, settings), *_check_newer_features(family, settings)]
     if settings.strategy is Strategy.PD_DISAGGREGATION:
         findings += _check_pairing(family, settings)

@@ -11,21 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.checks.live_cluster import (
-    FALLBACK_NAMESPACE,
-    ClusterFindings,
-    LiveCluster,
-)
+from fusioninfer_pulumi.checks.live_cluster import FALLBACK_NAMESPACE, ClusterFindings, LiveCluster
 from fusioninfer_pulumi.checks.object_checks import find_user_field, render_distinct
-from fusioninfer_pulumi.findings import (
-    Finding,
-    Location,
-    Rule,
-    error,
-    format_path,
-    info,
-    warning,
-)
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, info, warning
 from fusioninfer_pulumi.kube import pulumi_outputs
 from fusioninfer_pulumi.kube.client import Answer, send_dry_runs
 from fusioninfer_pulumi.kube.supported_products import find_products
@@ -94,7 +82,7 @@ def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
 
 
 def check_dry_runs(cluster: LiveCluster) -> ClusterFindings:
-    """Yield what the API server would reject, and warnings about objects not checked."""
+    """Yield findings about objects that the API server rejects or cannot check."""
     dry_runs = [(plan, item) for plan in cluster.plans for item in list_dry_run_objects(plan)]
     manifests = [_replace_unknown(dry_run.manifest) for _, dry_run in dry_runs]
     seconds = cluster.remaining_seconds
@@ -114,7 +102,7 @@ def check_dry_runs(cluster: LiveCluster) -> ClusterFindings:
 
 
 def build_next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
-    """Return the object to send next, without a missing reference or namespace; None to stop."""
+    """Return the object to retry: in `default`, or without a missing reference; None to stop."""
     metadata = manifest["metadata"]
     if _is_namespace_missing(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
         return {**manifest, "metadata": {**metadata, "namespace": FALLBACK_NAMESPACE}}
@@ -127,7 +115,7 @@ def build_next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[s
 def _convert_answer(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, ServicePlan | None, Finding]]:
-    """Yield the findings of one answer, each with its cause, which duplicates share."""
+    """Yield the findings of one answer, with their cause and service; duplicates share both."""
     # With code 0 the cluster does not serve the kind, which `check_apis` reports.
     if answer.is_accepted or answer.code == 0:
         return
@@ -261,13 +249,13 @@ def _derive_pods(manifest: Object) -> Iterator[DryRunObject]:
 
 
 def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
-    """Yield the leader and the last worker of a replica, as LeaderWorkerSet 0.9 creates them.
+    """Yield the leader and, if there is one, the last worker, as LeaderWorkerSet 0.9 creates them.
 
     LeaderWorkerSet's webhook adds variables and addresses during the dry run.
     """
     name, spec = lws["metadata"]["name"], lws["spec"]
-    group = spec["leaderWorkerTemplate"]
-    size, policy, leader = group["size"], group.get("subGroupPolicy"), f"{name}-0"
+    template, leader = spec["leaderWorkerTemplate"], f"{name}-0"
+    size, policy = template["size"], template.get("subGroupPolicy")
     is_shared = (spec.get("networkConfig") or {}).get("subdomainPolicy", "Shared") == "Shared"
     annotations = {f"{_LWS}/size": str(size)}
     if policy:
@@ -276,7 +264,7 @@ def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
     path = ("spec", "leaderWorkerTemplate")
     yield _derive_pod(
         lws,
-        (*path, "leaderTemplate" if "leaderTemplate" in group else "workerTemplate"),
+        (*path, "leaderTemplate" if "leaderTemplate" in template else "workerTemplate"),
         leader,
         ("apps/v1", "StatefulSet", name),
         labels={f"{_LWS}/name": name, f"{_LWS}/worker-index": "0"},

@@ -46,16 +46,16 @@ def check_model_cache(built: BuiltService) -> Iterator[Finding]:
     args, service, model = built.args, built.plan.service, built.args.model
     if model is None or model.cache is None or plan_model_files(service, model) is None:
         return
-    roles, groups = list_serving_roles(args.roles), 1 if args.groups is None else args.groups
-    count = groups * sum(role.replicas * role.nodes for role in roles)
-    storage = model.cache.storage
+    roles, storage = list_serving_roles(args.roles), model.cache.storage
+    groups = 1 if args.groups is None else args.groups
+    pod_count = groups * sum(role.replicas * role.nodes for role in roles)
     if storage is not None:
         shared = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
-        if count > 1 and shared.isdisjoint(storage.access_modes):
+        if pod_count > 1 and shared.isdisjoint(storage.access_modes):
             unit = "pod" if AccessMode.READ_WRITE_ONCE_POD in storage.access_modes else "node"
             # Single-pod replicas may all run on one node.
             make_finding = error if unit == "pod" or any(r.nodes > 1 for r in roles) else warning
-            message = f"allows one {unit}, but {count} pods mount the claim"
+            message = f"allows one {unit}, but {pod_count} pods mount the claim"
             at = ("model", "cache", "storage", "accessModes")
             yield make_finding(ACCESS_MODE_TOO_NARROW, at, f"{message}; use ReadWriteMany")
         size, weights = storage.size, get_weights_size(model)

@@ -54,7 +54,7 @@ _ROLE_CHECKS: tuple[Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Find
     resource_checks.check_volcano_claims,
 )
 
-_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+_SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def plan_service(args: InferenceServiceArgs, name: str | None = None) -> ServicePlan:
@@ -69,6 +69,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     expansion = expand(args)
     built = build_service(expansion.args, expansion.provenance, name)
     memory, memory_findings = _estimate_memory(built.plan, built.args)
+    # A preset error at the same field explains more.
     error_locations = {finding.location for finding in errors(expansion.findings)}
     preset_findings = (
         finding
@@ -84,9 +85,9 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     plan = replace(built.plan, memory=memory, engines=expansion.engines)
     if not errors(findings):
         findings += check_objects(plan)
-    ordered = sorted(findings, key=lambda finding: _ORDER[finding.severity])
+    ordered = sorted(findings, key=lambda finding: _SEVERITY_ORDER[finding.severity])
     locate = plan.provenance.locate
-    # Leader and worker may share a template, and templates metadata, that the user sets once.
+    # Two generated parts, such as leader and worker, may come from one field of the user.
     located = dict.fromkeys(finding.at(*locate(finding.location)[0]) for finding in ordered)
     return replace(plan, findings=tuple(located))
 
@@ -122,15 +123,15 @@ def _estimate_memory(
 
     package = load_package()
     if package is None:
-        at = [("roles", role.position) for role in plan.roles if role.args.accelerator]
+        locations = [("roles", role.position) for role in plan.roles if role.args.accelerator]
         message = f"memory not checked: it {NEEDS_CAPACITY}"
-        return {}, [info(MEMORY_NOT_CHECKED, place, message) for place in at]
+        return {}, [info(MEMORY_NOT_CHECKED, at, message) for at in locations]
     memory, findings = package.check(plan, args)
     return memory, list(findings)
 
 
 def _needs_memory_check(role: RolePlan) -> bool:
-    """Return whether a role may select its accelerators, or sets parallel sizes or a length."""
+    """Return whether a role selects devices or nodes, or sets parallel sizes or a model length."""
     spec, command = role.pods.leader.template["spec"], role.pods.command
     if role.args.accelerator or role.args.resource_claims:
         return True
