@@ -110,7 +110,7 @@ class ClusterServices:
         return [*self._claim_names(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
-        """Do as `compare_next`, and also check the service's targets among earlier services."""
+        """Add a service like `compare_next`; also check its targets among earlier services."""
         return [*self.compare_next(plan), *check_targets(plan, self._plans, complete=False)]
 
     def _claim_names(self, plan: ServicePlan) -> list[Finding]:

@@ -50,9 +50,9 @@ def find_product_needs(plan: ServicePlan) -> Mapping[Kind, tuple[Product, Locati
     for dry_run in list_dry_run_objects(plan):
         location = find_user_field((), dry_run.rendered, plan)[0]
         for product, kind in find_products(dry_run.manifest):
-            known = needs.get(kind)
-            if known is None or PRODUCTS.index(product) > PRODUCTS.index(known[0]):
-                needs[kind] = product, location if known is None else known[1]
+            known_product, first_location = needs.get(kind, (product, location))
+            if PRODUCTS.index(product) >= PRODUCTS.index(known_product):
+                needs[kind] = product, first_location
     if plan.picker is not None and plan.picker.epp.family.needs_inference_objective_crd:
         # No object of this kind is rendered, but without the kind the picker exits.
         objective = {

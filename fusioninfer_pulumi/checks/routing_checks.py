@@ -113,6 +113,7 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
         make_finding = error if is_rejected else warning
         yield make_finding(SEVERAL_POOLS_UNSUPPORTED, (*at, "split"), message)
     for index, rule in enumerate(route.rules):
+        # `corrected` backends become the service's pool.
         if sum(is_pool(ref) for ref in rule.backends) + len(rule.corrected) > 1:
             field = (*at, "rules", index, "backendRefs")
             yield warning(SEVERAL_POOLS_UNSUPPORTED, field, message)

@@ -178,6 +178,7 @@ _IMMUTABLE = re.compile(
     re.IGNORECASE,
 )
 _UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
+#: A field that a message mentions, such as `.spec.containers[0].image`.
 _FIELD = re.compile(r'(?<![\w/"])"?\.?((?:spec|metadata)[.\[][^\s:,]*)')
 
 

@@ -269,7 +269,7 @@ class RunningLws:
     """A LeaderWorkerSet before the update.
 
     Attributes:
-        gang: PodGroup that its pods name, empty for none.
+        gang: The `GangPlan.reference` of its pods, empty for none.
         nodes: Pods in one replica.
         replicas: Its replicas.
         is_outdated: Whether its revision or size is not the plan's; a partition may keep it so.
@@ -341,7 +341,7 @@ class _Member:
         return self.step.blocks_others or (self.step.is_required and has_batches)
 
     def count_first_batch(self, at_once: Collection[str]) -> int:
-        """Return the replicas in the gang after its first batch: all, unless batches wait."""
+        """Return its replicas in the gang after its first batch: all, unless its batches wait."""
         count = len(self.planned.replicas)
         if (
             not self.is_joining
@@ -373,7 +373,7 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
         return []
     findings = list(_check_partitions(members))
     if not findings:
-        # Members with a frozen template never join the gang, so nothing waits for them.
+        # The gangs do not need frozen members outside of them, so nothing waits for these.
         members = [
             member for member in members if not (member.is_joining and member.step.is_frozen)
         ]
