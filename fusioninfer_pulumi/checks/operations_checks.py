@@ -162,7 +162,7 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
 def _list_conflicts(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs
 ) -> tuple[FieldRule, ...]:
-    hpa, plan = args.engine is AutoscalingEngine.HPA, built.plan
+    is_hpa, plan = args.engine is AutoscalingEngine.HPA, built.plan
     return (
         does_not_apply(
             "",
@@ -174,7 +174,7 @@ def _list_conflicts(
             "min_replicas",
             "must be at least 1 with engine HPA, got 0: Kubernetes accepts 0 only behind a "
             "feature gate; KEDA scales to 0",
-            when=hpa and args.min_replicas == 0,
+            when=is_hpa and args.min_replicas == 0,
         ),
         does_not_apply(
             "", "conflicts with replicas: 0; remove one of them", when=role.args.replicas == 0
@@ -199,7 +199,7 @@ def _list_conflicts(
             "target",
             "queue requires engine KEDA, because it reads metrics of the endpoint picker; use KEDA "
             "or throughput",
-            when=hpa and args.target is AutoscalingTarget.QUEUE,
+            when=is_hpa and args.target is AutoscalingTarget.QUEUE,
         ),
     )
 
@@ -210,13 +210,16 @@ def _check_target(
     """Check that Prometheus reads the metrics of `target` from the engines and the picker."""
     spec = built.args
     if spec.monitoring is None or not spec.monitoring.engines:
-        message = "is required with autoscaling.target, whose queries use its labels"
-        yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: set monitoring: {{}}")
-    hpa_queue = args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE
+        message = "is required with autoscaling.target, because its monitors add labels that the "
+        message += "queries select by: set monitoring: {}"
+        yield error(FIELD_REQUIRED, ("monitoring",), message)
+    # `_list_conflicts` rejects target queue with engine HPA.
+    is_hpa = args.engine is AutoscalingEngine.HPA
+    is_rejected = is_hpa and args.target is AutoscalingTarget.QUEUE
     routing = built.plan.routing
     queues_in_picker = routing is not None and routing.intent.flow_control
     ttft_includes_queue = args.time_to_first_token is not None and queues_in_picker
-    if (counts_queued_requests(args) or ttft_includes_queue) and not hpa_queue:
+    if (counts_queued_requests(args) or ttft_includes_queue) and not is_rejected:
         yield from _check_picker_target(built, role, args, at)
 
 
@@ -318,15 +321,15 @@ def _check_gang_minimum(
 
 def _check_scaler_fields(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     """Check the fields that HPA or KEDA requires, and KEDA's idle replicas."""
-    keda = args.engine is AutoscalingEngine.KEDA
-    if keda and args.prometheus is None and (args.metrics or args.target is not None):
+    is_keda = args.engine is AutoscalingEngine.KEDA
+    if is_keda and args.prometheus is None and (args.metrics or args.target is not None):
         message = "is required with engine KEDA: the address of Prometheus"
         yield error(FIELD_REQUIRED, (*at, "prometheus"), message)
     idle = args.keda.idle_replica_count if args.keda is not None else None
     if idle is not None and idle >= args.min_replicas:
         message = f"must be below minReplicas ({args.min_replicas}), got {idle}"
         yield error(OUT_OF_RANGE, (*at, "keda", "idleReplicaCount"), message)
-    row = required("query" if keda else "name", f"is required with engine {args.engine.value}")
+    row = required("query" if is_keda else "name", f"is required with engine {args.engine.value}")
     for index, metric in enumerate(args.metrics):
         yield from check_fields((*at, "metrics", index), metric, row)
 

@@ -41,13 +41,14 @@ def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
         if not limited:
             continue
         needed = _sum_accelerators(services)
-        running = _count_used_accelerators(cluster, namespace, services)
+        used_by_services = _count_used_accelerators(cluster, namespace, services)
         for quota, limits in limited:
             # If pods cannot be read, it is unknown how much others use, and their use is ignored.
-            used = {} if running is None else (quota.get("status") or {}).get("used") or {}
+            used = {} if used_by_services is None else (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 all_used = quantity.parse(used.get(f"requests.{resource}", 0))
-                used_by_others = max(all_used - (running or Counter())[resource], Decimal(0))
+                own_use = (used_by_services or {}).get(resource, 0)
+                used_by_others = max(all_used - own_use, Decimal(0))
                 amount = needed[resource]
                 if amount and allowed < amount + used_by_others:
                     others = quantity.write(used_by_others)
