@@ -21,7 +21,7 @@ from fusioninfer_pulumi.api.spec_model import SpecModel, empty_list
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.durations import seconds
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
-from fusioninfer_pulumi.schemas.kind_schema import SCALING_BEHAVIOR
+from fusioninfer_pulumi.schemas.kind_schema import HPA_BEHAVIOR
 
 
 class AutoscalingEngine(str, enum.Enum):
@@ -141,7 +141,7 @@ class AutoscalingArgs(SpecModel):
     keda: KedaArgs | None = None
     """`KEDA`: additional fields of the ScaledObject, under KEDA's names."""
 
-    behavior: Annotated[dict[str, Any], matches_schema(SCALING_BEHAVIOR, outputs=True)] | None = None
+    behavior: Annotated[dict[str, Any], matches_schema(HPA_BEHAVIOR, outputs=True)] | None = None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
 
     annotations: AnnotationMap = Field(default_factory=dict)

@@ -41,7 +41,7 @@ SIZE_LIMIT = POD_TEMPLATE.below("spec", "volumes", 0, "emptyDir", "sizeLimit")
 HTTP_ROUTE = Part(_GATEWAY_API, "HTTPRoute", ("spec",))
 GATEWAY = Part(_GATEWAY_API, "Gateway", ("spec",))
 NETWORK_PEERS = Part("networking.k8s.io/v1", "NetworkPolicy", ("spec", "ingress", 0, "from"))
-SCALING_BEHAVIOR = Part("autoscaling/v2", "HorizontalPodAutoscaler", ("spec", "behavior"))
+HPA_BEHAVIOR = Part("autoscaling/v2", "HorizontalPodAutoscaler", ("spec", "behavior"))
 DEVICE_CLAIM = Part("resource.k8s.io/v1", "ResourceClaimTemplate", ("spec", "spec"))
 
 
