@@ -47,7 +47,7 @@ def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
             used = {} if used_by_services is None else (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 all_used = quantity.parse(used.get(f"requests.{resource}", 0))
-                own_use = (used_by_services or {}).get(resource, 0)
+                own_use = 0 if used_by_services is None else used_by_services[resource]
                 used_by_others = max(all_used - own_use, Decimal(0))
                 amount = needed[resource]
                 if amount and allowed < amount + used_by_others:
