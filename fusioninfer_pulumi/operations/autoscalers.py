@@ -242,8 +242,8 @@ def _build_latency_query(replicas: str, metric: str, matchers: str, goal: float)
     """
     buckets = f"sum by (le) (rate({metric}_bucket{{{matchers}}}[2m]))"
     latency = f"(histogram_quantile(0.9, {buckets}) > 0 or vector(0))"
-    wanted = f"{replicas} * clamp_max({latency} / {goal:g}, 2)"
-    return f"clamp_min({wanted}, scalar(floor({replicas} * 0.8)))"
+    needed = f"{replicas} * clamp_max({latency} / {goal:g}, 2)"
+    return f"clamp_min({needed}, scalar(floor({replicas} * 0.8)))"
 
 
 def _sum(metric: str, matchers: str) -> str:

@@ -180,10 +180,10 @@ _UID_LENGTH = 40
 
 def list_dashboards(monitoring: MonitoringPlan) -> list[str]:
     """Return the names of the dashboards of a service; empty if nothing is monitored."""
-    chosen = ["service", "replicas"] if monitoring.engines else []
+    names = ["service", "replicas"] if monitoring.engines else []
     if monitoring.scrapes_picker:
-        chosen.append("picker")
-    return [*chosen, "gateway"] if chosen and monitoring.may_be_envoy_gateway else chosen
+        names.append("picker")
+    return [*names, "gateway"] if names and monitoring.may_be_envoy_gateway else names
 
 
 def render_dashboards(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str, str]:
@@ -201,10 +201,9 @@ def render_dashboards(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str
 def build_dashboards_config_map(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str, Any]:
     """Build the ConfigMap that Grafana's sidecar reads."""
     args = monitoring.args.dashboards
-    chosen = GRAFANA_LABELS if args is None or not args.labels else args.labels
-    object_meta = metadata(
-        meta, object_names.dashboards(meta.service), {**chosen, labels.SERVICE: meta.service}
-    )
+    grafana_labels = GRAFANA_LABELS if args is None or not args.labels else args.labels
+    name = object_names.dashboards(meta.service)
+    object_meta = metadata(meta, name, {**grafana_labels, labels.SERVICE: meta.service})
     if args is not None and args.folder is not None:
         annotations = object_meta.get("annotations", {})
         object_meta["annotations"] = {**annotations, "grafana_folder": args.folder}

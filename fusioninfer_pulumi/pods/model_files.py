@@ -386,7 +386,7 @@ def build_model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Ma
     """Build the claim and the Job, if they are planned."""
     if model is None:
         return
-    own_labels = {labels.SERVICE: meta.service}
+    service_label = {labels.SERVICE: meta.service}
     if model.claim is not None and model.storage is not None:
         spec: Manifest = {
             "accessModes": [mode.value for mode in model.storage.access_modes],
@@ -394,11 +394,12 @@ def build_model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Ma
         }
         if model.storage.storage_class_name is not None:
             spec["storageClassName"] = model.storage.storage_class_name
-        object_meta = metadata(meta, model.claim, own_labels)
+        object_meta = metadata(meta, model.claim, service_label)
         yield build_object("v1", "PersistentVolumeClaim", object_meta, spec=spec)
     if model.warm_up is not None:
         digest = content_digest(model.warm_up, DIGEST_LENGTH)
-        object_meta = metadata(meta, object_names.model_warm_up(meta.service, digest), own_labels)
+        name = object_names.model_warm_up(meta.service, digest)
+        object_meta = metadata(meta, name, service_label)
         yield build_object("batch/v1", "Job", object_meta, spec=model.warm_up)
 
 

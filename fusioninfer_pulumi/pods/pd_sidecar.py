@@ -143,20 +143,20 @@ def _choose_protocol(
 ) -> tuple[str, list[Finding]]:
     """Return the value of the sidecar's flag `--kv-connector`."""
     supported = family.sidecar_connectors
-    chosen = args.connector.value if args.connector is not None else None
-    if chosen is None and command.engine is not None:
-        chosen = command.engine.kv_cache.sidecar_protocol
-    if chosen is None and connector is not None:
-        chosen = find_protocol(connector.names)
-        if chosen is None:
+    protocol = args.connector.value if args.connector is not None else None
+    if protocol is None and command.engine is not None:
+        protocol = command.engine.kv_cache.sidecar_protocol
+    if protocol is None and connector is not None:
+        protocol = find_protocol(connector.names)
+        if protocol is None:
             message = f"unknown protocol for {connector.name}, defaults to {supported[0]}"
             message = f"{message}; set one of {', '.join(supported)}"
             return supported[0], [warning(SIDECAR_PROTOCOL, at, message)]
-    chosen = chosen or supported[0]
-    if chosen not in supported:
-        message = f"must be one of {', '.join(supported)} with {family.name}, got {chosen}"
-        return chosen, [error(SIDECAR_PROTOCOL, at, message)]
-    return chosen, []
+    protocol = protocol or supported[0]
+    if protocol not in supported:
+        message = f"must be one of {', '.join(supported)} with {family.name}, got {protocol}"
+        return protocol, [error(SIDECAR_PROTOCOL, at, message)]
+    return protocol, []
 
 
 #: Name of the sidecar's container.
@@ -255,8 +255,8 @@ def build_sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> 
     }
     if not accounts:
         return
-    name, own_labels = object_names.sidecar(meta.service), {labels.SERVICE: meta.service}
+    name, service_label = object_names.sidecar(meta.service), {labels.SERVICE: meta.service}
     if accounts.get(name) is False:
-        yield service_account(meta, name, own_labels)
+        yield service_account(meta, name, service_label)
     rules = [("", ["pods"], READ), (object_names.POOL_GROUP, ["inferencepools"], READ)]
-    yield from role_and_binding(meta, name, rules, accounts, own_labels)
+    yield from role_and_binding(meta, name, rules, accounts, service_label)

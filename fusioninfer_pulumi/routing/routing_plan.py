@@ -187,12 +187,12 @@ def plan_routing(
 
 def build_router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
     """Return the service's metadata with the labels of the router role's objects."""
-    own_labels = {
+    router_labels = {
         labels.SERVICE: meta.service,
         labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
         labels.ROLE_NAME: role,
     }
-    return replace(meta, labels={**meta.labels, **own_labels})
+    return replace(meta, labels={**meta.labels, **router_labels})
 
 
 def build_routing_objects(
