@@ -83,11 +83,11 @@ class KubernetesApi:
         Empty if the cluster does not serve the version or denies access to its list of kinds.
         """
         if api_version not in self._paths:
-            group = f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
-            resources = (self._read(group) or {}).get("resources") or ()
-            prefixes = {True: f"{group}/namespaces/{{}}", False: group}
+            root = f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
+            resources = (self._read(root) or {}).get("resources") or ()
+            folders = {True: f"{root}/namespaces/{{}}", False: root}
             self._paths[api_version] = {
-                resource["kind"]: f"{prefixes[resource['namespaced']]}/{resource['name']}"
+                resource["kind"]: f"{folders[resource['namespaced']]}/{resource['name']}"
                 for resource in resources
                 if "/" not in resource["name"]
             }
@@ -98,10 +98,11 @@ class KubernetesApi:
 
         Returns None if the cluster does not serve the kind.
         """
-        is_version = "/" in api or api == "v1"
-        for api_version in (
-            (api,) if is_version else [f"{api}/{name}" for name in self.versions.get(api, ())]
-        ):
+        if "/" in api or api == "v1":
+            api_versions = [api]
+        else:
+            api_versions = [f"{api}/{version}" for version in self.versions.get(api, ())]
+        for api_version in api_versions:
             path = self.kind_paths(api_version).get(kind)
             if path is not None and namespace is None:
                 return path.replace("/namespaces/{}", "")

@@ -103,7 +103,7 @@ def build_namespace_peer(namespace: Any) -> Manifest:
 def _match_in_gateway_namespace(
     name: str, namespace: Any, service_namespace: Any
 ) -> Iterator[Manifest]:
-    """Yield a peer for proxies in the Gateway's namespace, labelled with its name (GEP-1762)."""
+    """Yield a peer for proxies in the Gateway's namespace; their label has its name (GEP-1762)."""
     if is_known_equal(namespace, service_namespace):
         # Other pods of the service's namespace must not get access.
         yield {"podSelector": {"matchLabels": {_GATEWAY_NAME_LABEL: name}}}
