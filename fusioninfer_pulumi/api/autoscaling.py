@@ -125,12 +125,12 @@ class AutoscalingArgs(SpecModel):
 
     time_to_first_token: Duration | None = None
     """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.
-    It replaces the target number of requests, except for starting the first replica. Measured by
+    It replaces the target number of requests; a role that can scale to zero uses both. Measured by
     llm-d's endpoint picker if its metrics are readable, else by the engines."""
 
     time_per_token: Duration | None = None
     """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
-    `50ms`. It replaces the target number of requests, except for starting the first replica."""
+    `50ms`. It replaces the target number of requests; a role that can scale to zero uses both."""
 
     metrics: list[AutoscalingMetricArgs] = Field(default_factory=empty_list)
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""

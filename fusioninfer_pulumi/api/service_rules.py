@@ -183,8 +183,8 @@ def _router_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
         ),
     )
     if gateway is not None and route is not None:
-        external, allowed = route.external_field, {"implementation"}
-        if external is not None and gateway.refs is None and gateway.model_fields_set != allowed:
+        external, has_spec = route.external_field, gateway.model_fields_set != {"implementation"}
+        if external is not None and gateway.refs is None and has_spec:
             message = (
                 f"would create a Gateway without a route (httproute.{external}); remove it, or set "
                 "only implementation, or set refs"

@@ -97,9 +97,9 @@ class AutoscalingArgs(SpecModel):
     target_requests: float | None
     "Requests per replica, replacing the default: running and waiting requests for `latency`\n    (100), waiting requests for the other targets (5)."
     time_to_first_token: Duration | None
-    "`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.\n    It replaces the target number of requests, except for starting the first replica. Measured by\n    llm-d's endpoint picker if its metrics are readable, else by the engines."
+    "`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.\n    It replaces the target number of requests; a role that can scale to zero uses both. Measured by\n    llm-d's endpoint picker if its metrics are readable, else by the engines."
     time_per_token: Duration | None
-    "`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as\n    `50ms`. It replaces the target number of requests, except for starting the first replica."
+    "`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as\n    `50ms`. It replaces the target number of requests; a role that can scale to zero uses both."
     metrics: list[AutoscalingMetricArgs]
     "Metrics in addition to `target`. The metric that requires the most replicas applies."
     prometheus: WebAddress | None
