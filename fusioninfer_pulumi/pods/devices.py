@@ -110,7 +110,7 @@ _IPC_LOCK = "IPC_LOCK"
 
 
 def add_rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Add the RDMA resource to the serving containers, and variables that select devices."""
+    """Add the RDMA resource, variables for RDMA and `IPC_LOCK` to the serving containers."""
     args = ctx.role.kv_transfer.rdma if ctx.role.kv_transfer is not None else None
     if args is None:
         return pods, []

@@ -108,7 +108,7 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     leader, worker = pods.leader, pods.worker
     findings = []
     if leader.expanded_command.engine is not None or ctx.launcher in EDITING_LAUNCHERS:
-        # Launchers quote the arguments of all pods, and checks read the leader's.
+        # Launchers quote all pods' arguments, and checks read the leader's, so Outputs are errors.
         findings = [
             error(OUTPUT_IN_COMMAND, at, OUTPUT_HINT)
             for pod in (pods.user_pods if ctx.launcher in EDITING_LAUNCHERS else [leader])
