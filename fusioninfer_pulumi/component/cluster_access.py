@@ -61,7 +61,7 @@ async def has_known_cluster(component: pulumi.Resource) -> bool:
 
 
 class Cluster:
-    """The cluster of a component's objects, read in threads over one connection."""
+    """The cluster of a component's objects, read in threads over a reused connection."""
 
     def __init__(self, component: pulumi.Resource, namespace: pulumi.Input[str]) -> None:
         """Prepare reads with the credentials of the component's provider."""

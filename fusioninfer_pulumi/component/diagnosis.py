@@ -224,17 +224,18 @@ class Progress:
     def __init__(self, component: pulumi.Resource, plan: ServicePlan, cluster: Cluster) -> None:
         """Prepare the progress of an update, with reasons from `cluster`."""
         self._component, self._plan, self._cluster = component, plan, cluster
-        self._waiting, self._since = "", 0.0
+        self._lws_name, self._waiting_since = "", 0.0
         self._pods, self._next_read = PodSnapshot(), 0.0
         self._logged_lines: set[str] = set()
         self._last_line = ""
 
-    async def show(self, live: Mapping[str, Any], waiting: str) -> None:
-        """Show how many replicas are available, and what LeaderWorkerSet `waiting` waits for."""
+    async def show(self, live: Mapping[str, Any], lws_name: str) -> None:
+        """Show how many replicas are available, and what one LeaderWorkerSet waits for."""
         now = time.monotonic()
-        if waiting != self._waiting:
-            self._waiting, self._since = waiting, now
-        if now - self._since >= _REASON_DELAY_SECONDS and now >= self._next_read:
+        if lws_name != self._lws_name:
+            self._lws_name, self._waiting_since = lws_name, now
+        seconds = now - self._waiting_since
+        if seconds >= _REASON_DELAY_SECONDS and now >= self._next_read:
             self._next_read = now + _POD_INTERVAL_SECONDS
             try:
                 self._pods = await self._cluster.read(
@@ -242,9 +243,9 @@ class Progress:
                 )
             except UnreadableError:
                 self._pods = PodSnapshot()
-        pods = sorted(self._pods.find_pods(waiting), key=get_name)
+        pods = sorted(self._pods.find_pods(lws_name), key=get_name)
         reason = next(filter(None, map(describe_pod_progress, pods)), "")
-        self.show_line(format_progress(self._plan, live, waiting, reason, now - self._since))
+        self.show_line(format_progress(self._plan, live, lws_name, reason, seconds))
 
     def log_once(self, line: str) -> None:
         """Log a permanent line, once per update."""
@@ -260,7 +261,7 @@ class Progress:
 
 
 def format_progress(
-    plan: ServicePlan, live: Mapping[str, Any], waiting: str, reason: str, seconds: float
+    plan: ServicePlan, live: Mapping[str, Any], lws_name: str, reason: str, seconds: float
 ) -> str:
     """Return `decode 1/2, prefill 1/1 available; decode-1: ImagePullBackOff, for 3m` or similar."""
     counts = ", ".join(
@@ -268,7 +269,7 @@ def format_progress(
         f"/{len(role.replicas)}"
         for role in plan.roles
     )
-    short = waiting.removeprefix(f"{plan.service}-")
+    short = lws_name.removeprefix(f"{plan.service}-")
     minutes = int(seconds // _MINUTE)
     parts = [part for part in (reason, f"for {minutes}m" if minutes else "") if part]
     return f"{counts} available" + (f"; {short}: {', '.join(parts)}" if parts else "")

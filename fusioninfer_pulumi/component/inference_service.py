@@ -124,13 +124,13 @@ class InferenceService(pulumi.ComponentResource):
         """
         self.plan = _validate_and_plan(name, args)
         manifests = render(self.plan)
-        services = get_program_services(opts)
-        collisions = services.add(self.plan)
+        collisions = get_program_services(opts).add(self.plan)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
         raise_errors(check_layout_switch(name, self.plan, get_stack_lws()), name)
-        existing = find_stack_lws(name, self.plan)
-        raise_errors(check_update(self.plan, manifests, existing), name)
+        known_lws = find_stack_lws(name, self.plan)
+        raise_errors(check_update(self.plan, manifests, known_lws), name)
+        existing = known_lws or {}
         super().__init__(TOKEN, name, build_recorded_inputs(self.plan), opts)
         collected = collected_services.get()
         if collected is not None:
@@ -140,7 +140,7 @@ class InferenceService(pulumi.ComponentResource):
             findings = [*self.plan.findings, *check_ignored_rules(ignored)]
             log_warnings(drop_ignored(findings, ignored), self)
             if pulumi.runtime.is_dry_run():
-                old_engines = [lws.engine for lws in (existing or {}).values() if lws.engine]
+                old_engines = [lws.engine for lws in existing.values() if lws.engine]
                 comparison = UpdateComparison(old_engines, manifests, self.plan)
                 for line in describe_mixed_revisions(comparison):
                     pulumi.log.warn(line, self)
@@ -150,13 +150,13 @@ class InferenceService(pulumi.ComponentResource):
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
         )
-        self._children = Children(self, name, self.plan, manifests, existing or {}, child_options)
+        self._children = Children(self, name, self.plan, manifests, existing, child_options)
         self._set_object_attributes()
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
         observed_objects = self._children.observed_objects
         self.endpoint = self._compute_endpoint(observed_objects)
-        versions = {lws_name: lws.version for lws_name, lws in (existing or {}).items()}
+        versions = {lws_name: lws.version for lws_name, lws in existing.items()}
         self.status = self._compute_status(observed_objects, versions)
         probe_endpoint(self, self.plan, self.endpoint, self._children.get_deadline)
         check_on_server(self, self.plan, self._children.is_yaml_only, log_warnings)
@@ -223,7 +223,6 @@ class InferenceService(pulumi.ComponentResource):
             for kind in (LeaderWorkerSet, PodGroup, Gateway, InferencePool, HTTPRoute)
             for name, resource in self._children.find_by_kind(kind.__name__).items()
         }
-        yaml_only_output = self._children.is_yaml_only
 
         def compute_if_known(states: list[LiveObjects]) -> Any:
             if pulumi.runtime.is_dry_run() and any(
@@ -238,7 +237,7 @@ class InferenceService(pulumi.ComponentResource):
                 name: find_latest(state, observed.get(name)) for name, state in registered.items()
             }
             lws = {name: live[name] for name in self.leader_worker_sets}
-            is_yaml_only = bool(await yaml_only_output.future())
+            is_yaml_only = bool(await self._children.is_yaml_only.future())
             failures = await read_lws_failures(self, plan, lws, is_yaml_only=is_yaml_only)
             return compute_status(plan, live, failures)
 

@@ -105,23 +105,23 @@ def combine(
     takes as long as registering them.
     """
 
-    async def resources() -> set[pulumi.Resource]:
+    async def get_resources() -> set[pulumi.Resource]:
         return {resource for output in outputs for resource in await output.resources()}
 
-    async def value() -> T:
+    async def get_value() -> T:
         return make([await output.future(with_unknowns=True) for output in outputs])
 
-    async def known() -> bool:
+    async def is_known() -> bool:
         return all([await output.is_known() for output in outputs])
 
-    async def secret() -> bool:
+    async def is_secret() -> bool:
         return any([await output.is_secret() for output in outputs])
 
-    return pulumi.Output(_Lazy(resources), _Lazy(value), _Lazy(known), _Lazy(secret))
+    return pulumi.Output(_Lazy(get_resources), _Lazy(get_value), _Lazy(is_known), _Lazy(is_secret))
 
 
 class _Lazy(Awaitable[T]):
-    """Creates its coroutine only when awaited, because Python warns of one that never is."""
+    """Creates its coroutine when awaited, because Python warns of coroutines never awaited."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._make = make
@@ -136,9 +136,9 @@ def find_latest(*candidates: Mapping[str, Any] | None) -> Mapping[str, Any] | No
     The state of a resource in the stack may be older than what the update has read.
     """
 
-    def version(state: Mapping[str, Any]) -> int:
+    def read_resource_version(state: Mapping[str, Any]) -> int:
         text = str((state.get("metadata") or {}).get("resourceVersion") or "")
         return int(text) if text.isdecimal() else -1
 
     states = [state for state in candidates if state]
-    return max(states, key=version) if states else None
+    return max(states, key=read_resource_version) if states else None

@@ -97,8 +97,7 @@ class Update:
         self.component = component
         self.deadline = self._available_at = math.inf
         self.replicas_available: asyncio.Future[None] = asyncio.get_event_loop().create_future()
-        stack = get_running_stack()
-        self._program_updates = _updates.setdefault(stack, [])
+        self._program_updates = _updates.setdefault(get_running_stack(), [])
         self._program_updates.append(self)
         self._done: asyncio.Future[Observed] = asyncio.get_event_loop().create_future()
         self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._done)
@@ -244,6 +243,7 @@ class Update:
         level = self.plan.wait.level
         live: Objects = {}
         served = {} if self._is_new else self._observed_before.served
+        # A PodGroup that was scheduled with the same minimum before is not awaited again.
         manifests = [
             manifest
             for manifest in list_awaited_manifests(self.plan, self._manifests)
@@ -354,6 +354,5 @@ def _read_name_and_minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
 
 def _keep_observed_fields(live: Mapping[str, Any]) -> dict[str, Any]:
     metadata = live["metadata"]
-    keys = ("generation", "resourceVersion")
-    kept = {key: metadata[key] for key in keys if key in metadata}
+    kept = {key: metadata[key] for key in ("generation", "resourceVersion") if key in metadata}
     return {"metadata": kept, "status": live.get("status")}

@@ -259,9 +259,8 @@ def _find_advice(
 ) -> str | None:
     """Return how to avoid mixed pairs, empty if unknown; None if the update causes none."""
     if plan.shape.groups is not None:
-        return (
-            None if plan.rollout.level is RolloutLevel.GROUP else "rollout.level: Group avoids it"
-        )
+        is_group_rollout = plan.rollout.level is RolloutLevel.GROUP
+        return None if is_group_rollout else "rollout.level: Group avoids it"
     if not all(lws.pair_revision for lws in after):
         return ""
     if plan.picker is None or not plan.picker.epp.prefers_pairs:
@@ -383,6 +382,7 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
             continue
         ages = ("old", old), ("new", new)
         for reader, queries in readers:
+            # For each query: whether old and new pods export a metric that it accepts.
             answers = [[_has_metrics(query, lws.command) for _, lws in ages] for query in queries]
             if any(None in answer for answer in answers):
                 yield MixedPair(
@@ -411,7 +411,9 @@ def _has_metrics(query: _Query, command: EngineCommand) -> bool | None:
     release = read_pair_setting(command, "release")
     engine = "" if command.engine is None else command.engine.name
     answers = [has_metric(name, engine, release) for name in query]
-    return True if True in answers else None if None in answers else False
+    if True in answers:
+        return True
+    return None if None in answers else False
 
 
 def _read_queries(update: UpdateComparison) -> Iterator[tuple[str, list[_Query]]]:
