@@ -78,7 +78,8 @@ def check_http_route(routing: Routing) -> Iterator[Finding]:
 def check_network_policies(routing: Routing) -> Iterator[Finding]:
     """Check that NetworkPolicies allow the gateway's proxies and Prometheus.
 
-    If the proxies' location is unknown, that is an error: without a policy everybody is allowed.
+    A policy cannot be created if the proxies' location is unknown. That is an error, because
+    without a policy every pod may send requests.
     """
     field, args = (*routing.at, "networkPolicy"), routing.router.network_policy
     plan, gateway = routing.network_policy, routing.implementation
@@ -119,16 +120,13 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
             yield warning(SEVERAL_POOLS_UNSUPPORTED, field, message)
 
 
-_ONE_POOL = (
-    "{name} allows one InferencePool in a rule; give the other service its own route, by a header "
-    "or a host name"
-)
 #: Messages about rules with several pools; `{name}` is the Gateway's implementation.
 _SEVERAL_POOLS = {
     SeveralPools.UNKNOWN: "name several InferencePools: agentgateway (1.0) and NGINX Gateway "
     "Fabric (2.3) split such requests; Istio up to 1.30 asks one picker for all of them, Envoy AI "
     "Gateway up to 1.1 allows one pool in a rule",
-    SeveralPools.NO: _ONE_POOL,
+    SeveralPools.NO: "{name} allows one InferencePool in a rule; give the other service its own "
+    "route, by a header or a host name",
     SeveralPools.ONE_EPP: "name several InferencePools: the weights apply, but {name} up to 1.30 "
     "asks the endpoint picker of one pool for all of the rule's requests, "
     "and all fail if that pool has no ready pod (istio#61594)",
@@ -162,8 +160,8 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
         )
     if len({role.pods.ports for role in served}) > 1:
         ports = ", ".join(f"{role.name} {role.pods.ports_text}" for role in served)
-        single = all(role.pods.port_count == 1 for role in served)
-        expected = "one port" if single else "the same ports"
+        has_one_port = all(role.pods.port_count == 1 for role in served)
+        expected = "one port" if has_one_port else "the same ports"
         message = f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}"
         yield error(SERVING_PORTS_DIFFER, at, message)
     target_ports = routing.router.pool.target_ports if routing.router.pool is not None else None
@@ -213,7 +211,6 @@ ROUTE_CHECKS: tuple[Callable[[Routing], Iterable[Finding]], ...] = (
     check_network_policies,
     check_reference_grants,
 )
-
 
 PICKER_CONFIG_INVALID = Rule("picker-config-invalid")
 PLUGIN_NOT_REGISTERED = Rule("plugin-not-registered")

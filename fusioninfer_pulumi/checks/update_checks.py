@@ -239,9 +239,9 @@ def _check_subgroup_policy(
             SUBGROUP_POLICY_IMMUTABLE,
             ("roles", role.position, SUB_GROUP_POLICY),
             f"LeaderWorkerSet cannot change it after creation: {replicas} replicas of {role.name} "
-            "would be replaced at once; rename the role in the "
-            "same update to keep serving, or use rollout.strategy AllAtOnce or Recreate if an "
-            "interruption is acceptable (docs/rollout.md)",
+            "would be replaced at once; rename the role in the same update to keep serving, or use "
+            "rollout.strategy AllAtOnce or Recreate if an interruption is acceptable "
+            "(docs/rollout.md)",
         )
 
 
