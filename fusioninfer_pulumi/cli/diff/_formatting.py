@@ -56,7 +56,11 @@ def summarize(difference: Difference) -> str:
             for field in ("restarts", "added", "removed")
         )
         before = sum(effect.replicas.before for effect in lws)
-        text = f"{restarts} of {before} restart" if restarts else "none restart"
+        text = "none restart"
+        if restarts:
+            text = f"{restarts} of {before} restart"
+        elif any(effect.restart_reason for effect in lws):
+            text = "those with the old pod template restart"
         text += f", {starts} start" if starts else ""
         text += f", {stops} stop" if stops else ""
         parts.append(f"replicas: {text}")

@@ -59,10 +59,12 @@ def describe_changes(
             yield f"service {name} {'added' if exists else 'removed'} ({count})"
             continue
         sentences = [f"error: {finding}" for finding in rejections.get(service, ())]
-        sentences += _describe_service(service_edits, roles.get(service, ()))
+        service_roles = roles.get(service, ())
+        sentences += _describe_service(service_edits, service_roles)
         if not sentences:
             # Whether objects outside services restart is unknown.
-            suffix = "; nothing restarts" if service[1] else ""
+            is_known = service[1] and not any(effect.restart_reason for effect in service_roles)
+            suffix = "; nothing restarts" if is_known else ""
             sentences = [count_objects(edit.change for edit in service_edits) + suffix]
         prefix = f"{name}: " if len(by_service) > 1 else ""
         yield from (prefix + note for note in sentences)
@@ -91,7 +93,8 @@ def _describe_service(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Ite
     for edit in edits:
         if edit.restarts and edit.key.is_apps_workload:
             yield f"{edit.reason}: restarts {edit.key.kind} {edit.key.name}"
-    suffix = "" if any(edit.restarts for edit in edits) else ", nothing restarts"
+    has_restarts = any(edit.restarts for edit in edits) or any(e.restart_reason for e in roles)
+    suffix = "" if has_restarts else ", nothing restarts"
     for effect in roles:
         if effect.role_change and effect.role_change != "replicas renamed":
             yield f"role {effect.role}: {effect.role_change}{suffix}"

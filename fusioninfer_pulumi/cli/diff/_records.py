@@ -63,7 +63,8 @@ class RoleEffect(NamedTuple):
         kept: Replicas that do not restart.
         reason: Why replicas change, empty if none does.
         held: Replicas of `kept` that `rollout.partition` excludes from a change of the template.
-        restart_reason: The part of `reason` about restarts.
+        restart_reason: The part of `reason` about restarts. If `partition lowered`, the replicas
+            that still have the old template restart; they are not in `restarts`.
         role_change: The part of `reason` about the role, such as `replicas 2 -> 3`.
     """
 

@@ -105,7 +105,9 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     edits = comparison.edits
     if not edits and not comparison.released:
         return Difference(notes=tuple(comparison.autoscaling_notes))
-    effects = tuple(find_role_effects(comparison.lws, edits, comparison.steps[1]))
+    effects = tuple(
+        find_role_effects(comparison.lws, edits, comparison.steps[1], comparison.released)
+    )
     affected = dict.fromkeys(edit.service for edit in edits if edit.service[1])
     engines = tuple(find_engine_changes(edits))
     rejections = find_rejections(comparison.plans, comparison.lws, edits)

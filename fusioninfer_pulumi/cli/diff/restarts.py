@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +122,7 @@ class _ComparedLws:
     new: Manifest | None
     edit: Edit | None
     step: LwsStep | None
+    is_released: bool
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -171,7 +172,10 @@ class _ComparedLws:
 
 
 def find_role_effects(
-    lws: tuple[Objects, Objects], edits: Sequence[Edit], steps: Steps
+    lws: tuple[Objects, Objects],
+    edits: Sequence[Edit],
+    steps: Steps,
+    released: Container[Identity],
 ) -> Iterator[RoleEffect]:
     """Yield the effects on replicas of the services that have a changed object.
 
@@ -188,7 +192,7 @@ def find_role_effects(
         roles = services.get(get_service(key, manifest))
         if roles is not None:
             edit, step = edits_by_key.get(key), find_step(key, steps)
-            change = _ComparedLws(key, old.get(key), new.get(key), edit, step)
+            change = _ComparedLws(key, old.get(key), new.get(key), edit, step, key in released)
             roles.setdefault(get_role(key, manifest), []).append(change)
     for service, roles in services.items():
         for name, items in roles.items():
@@ -208,7 +212,9 @@ def _describe_role_effect(service: Service, role: str, items: Sequence[_Compared
         if bool(read_lws_gang_reference(edit.old)) != bool(read_lws_gang_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
-    restart_reason = _describe_reason(changes, gangs) if any(i.restarts for i in items) else ""
+    restart_reason = "partition lowered" if any(item.is_released for item in items) else ""
+    if any(item.restarts for item in items):
+        restart_reason = _describe_reason(changes, gangs)
     existed = any(item.old is not None for item in items)
     exists = any(item.new is not None for item in items)
     role_change = "replicas renamed" if added else ""
