@@ -85,7 +85,7 @@ class ContainerCommand(NamedTuple):
 
 
 class Parallelism(NamedTuple):
-    """Degrees of parallelism.
+    """The parallel sizes of an engine.
 
     Attributes:
         tensor: Parts that each layer is split into.
@@ -137,7 +137,7 @@ class Parallelism(NamedTuple):
 
 
 class ParallelSizes:
-    """How an engine's arguments set its parallel sizes.
+    """The flags of an engine for its parallel sizes; `read` returns these as `Parallelism`.
 
     A tuple named `..._flags` has the spellings of one flag.
 
@@ -220,7 +220,7 @@ class MultiNode:
         """Return the arguments of the leader or of a worker for a launcher other than ray.
 
         Raises:
-            EditError: If the launcher cannot start this command line.
+            command_editing.EditError: If the launcher cannot start this command line.
         """
         raise NotImplementedError
 

@@ -347,6 +347,6 @@ def _check_offload(command: EngineCommand, request: OffloadRequest) -> Iterator[
         message = f"needs vLLM {format_version(needed)} or later; the image's release is unknown"
         yield info(RELEASE_WITHOUT_FEATURE, field, message)
     elif version < needed:
-        place = field if version >= CPU_OFFLOADING else ()
+        place = field if version >= CPU_OFFLOADING else ()  # older releases cannot offload at all
         message = f"needs vLLM {format_version(needed)} or later, got {format_version(version)}"
         yield error(RELEASE_WITHOUT_FEATURE, place, message)
