@@ -70,7 +70,7 @@ _NVIDIA_GPU, _AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
 _AMD = re.compile(r"(?<![a-z])mi[0-9]{3}", re.IGNORECASE)
 _NODE = "kubernetes.io/hostname"
 _GIB = 2**30
-_CPUS = 4
+_CPUS = 4  # of a replica without GPUs
 
 
 class Expansion(NamedTuple):
