@@ -114,7 +114,7 @@ def leaderworkersets_and_pods_have_all_labels(document: Objects, ours: Objects) 
 
 
 @deviation
-def the_engine_has_a_supported_release(document: Objects, ours: Objects) -> None:
+def engines_have_a_supported_release(document: Objects, ours: Objects) -> None:
     for item in lws(document):
         if leader(item)["image"] == "vllm/vllm-openai:v0.8.5":
             leader(item)["image"] = "vllm/vllm-openai:v0.11.0"
