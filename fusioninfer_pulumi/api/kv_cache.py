@@ -156,7 +156,7 @@ class KvEventsArgs(SpecModel):
     """
 
     endpoint: _Endpoint = "tcp://*:5557"
-    """ZMQ endpoint: with the host `*` the engine listens, with others it connects."""
+    """ZMQ endpoint: with the host `*` or `[::]` the engine listens, with others it connects."""
 
     topic: Text | None = None
     """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers

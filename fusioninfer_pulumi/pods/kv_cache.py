@@ -221,7 +221,7 @@ def get_events_port(role: RoleArgs) -> int | None:
     if role.kv_events is None:
         return None
     host, _, port = role.kv_events.endpoint.rpartition(":")
-    return int(port) if host == "tcp://*" else None
+    return int(port) if host in ("tcp://*", "tcp://[::]") else None
 
 
 def _plan_transfer(

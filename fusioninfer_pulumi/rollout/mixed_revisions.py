@@ -237,7 +237,7 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
             yield MixedPair(
                 PairState.BROKEN,
                 f"clients and {role.name} pods",
-                "requests fail with HTTP 503 while the only decode replica restarts",
+                "requests fail with HTTP 429 or 503 while the only decode replica restarts",
                 "two decode replicas avoid this; layout: PerRole with rollout.maxSurge: 1 and "
                 "rollout.maxUnavailable: 0 avoids almost all of it",
                 "measured with vLLM 0.31.0 and 0.32.0, docs/failures.md",

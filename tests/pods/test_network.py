@@ -53,8 +53,9 @@ def test_pods_of_a_replica_reach_each_other() -> None:
 
 
 def test_picker_reaches_the_events_of_a_pods_cache() -> None:
-    manifest = pair(router=POLICY, decode_role={"kvEvents": {}})
-    assert rule(5557, PICKER) in ingress(manifest, "svc-decode")
+    for listens in ({}, {"endpoint": "tcp://[::]:5557"}):
+        manifest = pair(router=POLICY, decode_role={"kvEvents": listens})
+        assert rule(5557, PICKER) in ingress(manifest, "svc-decode")
     elsewhere = {"kvEvents": {"endpoint": "tcp://scheduler:5557"}}
     manifest = pair(router=POLICY, decode_role=elsewhere)
     assert ingress(manifest, "svc-decode") == [
