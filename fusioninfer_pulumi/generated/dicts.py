@@ -711,7 +711,7 @@ class KvEventsArgsDict(TypedDict, total=False):
     With `{}` each pod publishes on its own address; pickers that discover pods subscribe there."""
 
     endpoint: str
-    """ZMQ endpoint: with the host `*` the engine listens, with others it connects."""
+    """ZMQ endpoint: with the host `*` or `[::]` the engine listens, with others it connects."""
 
     topic: str | None
     """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers

@@ -113,7 +113,7 @@ class KvEventsArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.KvEventsArgsDict]) -> None: ...
     endpoint: _Endpoint
-    "ZMQ endpoint: with the host `*` the engine listens, with others it connects."
+    "ZMQ endpoint: with the host `*` or `[::]` the engine listens, with others it connects."
     topic: Text | None
     "Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers\n    subscribe to."
 
