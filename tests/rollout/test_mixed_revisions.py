@@ -111,9 +111,9 @@ def test_restart_of_only_decode_replica_is_an_outage(
     lines = mixed(planned("0.31.0", **more), planned("0.32.0", **more))
     outage = (
         "mixed revisions, broken: clients and decode pods: requests fail with HTTP 429 or 503 "
-        "while the only decode replica restarts; two decode replicas avoid this; layout: PerRole with "
-        "rollout.maxSurge: 1 and rollout.maxUnavailable: 0 avoids almost all of it [measured with "
-        "vLLM 0.31.0 and 0.32.0, docs/failures.md]"
+        "while the only decode replica restarts; two decode replicas avoid this; layout: PerRole "
+        "with rollout.maxSurge: 1 and rollout.maxUnavailable: 0 avoids almost all of it [measured "
+        "with vLLM 0.31.0 and 0.32.0, docs/failures.md]"
     )
     assert (outage in lines) is is_reported
 
