@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from fusioninfer_pulumi.api.autoscaling import AutoscalingTarget
+from fusioninfer_pulumi.api.autoscaling import AutoscalingTarget, scales_to_zero
 from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields, has_no_effect
 from fusioninfer_pulumi.api.monitoring import TracingArgs
 from fusioninfer_pulumi.api.role import Strategy
@@ -176,7 +176,9 @@ def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
         _reject(
             "autoscaling.target_requests",
             "timeToFirstToken and timePerToken replace it; remove it",
-            when=scaling is not None and bool(scaling.latency_goals),
+            when=scaling is not None
+            and bool(scaling.latency_goals)
+            and not scales_to_zero(scaling),
         ),
         _reject(
             "gpus",

@@ -502,7 +502,8 @@ class _RoleExpander:
         else:
             # vLLM runs an API server and an engine core for each copy of the model, and a worker
             # for each GPU (docs/design/arch_overview.md); each process keeps a core busy.
-            copies = (role.parallelism.data_local or 1) if role.parallelism is not None else 1
+            sizes = role.parallelism or ParallelismArgs()
+            copies = sizes.data_local or max((sizes.data or 1) // role.nodes, 1)
             cpus, cpu_reason = 2 * (2 * copies + layout.gpus), "two for each engine process"
             memory, reason = (8 + 8 * layout.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
             if role.kv_cache_offloading is not None:

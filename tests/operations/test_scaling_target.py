@@ -99,11 +99,9 @@ def test_latency_goals_replace_requests_in_flight() -> None:
         "first-token": (latency_query("llm_d_epp_request_ttft_seconds", streamed, "1.5"), "1"),
         "per-token": per_token,
     }
-    assert triggers(scaled({**goals, "minReplicas": 0}, router())).keys() == {
-        "in-flight",
-        "first-token",
-        "per-token",
-    }
+    from_zero = triggers(scaled({**goals, "minReplicas": 0, "targetRequests": 7}, router()))
+    assert from_zero.keys() == {"in-flight", "first-token", "per-token"}
+    assert from_zero["in-flight"][1] == "7"
 
 
 def test_throughput_follows_full_engines() -> None:

@@ -352,9 +352,11 @@ def test_scaling_restarts_nothing() -> None:
 
 
 def test_host_memory_for_the_kv_cache_is_requested() -> None:
-    manifest = service(short(gpus=1, kvCacheOffloading={"cpu": "64Gi"}), **UNKNOWN)
-    assert engine(manifest)["resources"]["requests"]["memory"] == "80Gi"
-    assert warnings(manifest) == []
+    for copies, memory in ((1, "80Gi"), (4, "296Gi")):
+        role = short(gpus=copies, kvCacheOffloading={"cpu": "64Gi"}, parallelism={"data": copies})
+        manifest = service(role, **UNKNOWN)
+        assert engine(manifest)["resources"]["requests"]["memory"] == memory
+        assert warnings(manifest) == []
 
 
 def test_cache_of_the_model_is_used() -> None:
