@@ -250,7 +250,7 @@ def test_actions_and_images_are_pinned() -> None:
 
 
 @pytest.mark.slow
-def test_findings_and_the_plan_are_shown(repository: Path) -> None:
+def test_job_shows_findings_and_plan(repository: Path) -> None:
     summary = repository / "summary.md"
     value = {"SOURCE": "service.yaml", "STACK": "", "GITHUB_STEP_SUMMARY": str(summary)}
     (repository / "service.yaml").write_text(SERVICE.replace("replicas: 2", "replicas: -1"))

@@ -85,7 +85,7 @@ def test_argument_of_parser_becomes_row(
     assert specs == expected
 
 
-def test_limits_survive_longer_help(tool: Any) -> None:
+def test_limits_are_read_from_longer_help(tool: Any) -> None:
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
     text = tool.add_limits("Share.", {"gt": 0, "le": 1})
     parser.add_argument("--share", type=float, help=text + " More.")

@@ -93,6 +93,6 @@ def test_picker_image_is_checked(capsys: pytest.CaptureFixture[str], copy: Path)
     assert "chat: image registry.k8s.io/gateway-api-inference-ext" in capsys.readouterr().err
 
 
-def test_budget_may_be_used_up(capsys: pytest.CaptureFixture[str], copy: Path) -> None:
+def test_gpus_equal_to_budget_are_accepted(capsys: pytest.CaptureFixture[str], copy: Path) -> None:
     configure(copy, "prod", gpuBudget=38)
     assert main(["check", str(copy), "--stack", "prod"]) == 0

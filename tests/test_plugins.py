@@ -108,7 +108,7 @@ def test_importer_of_another_package_is_used(acme: Path) -> None:
     assert allowed[0] == 0
 
 
-def test_own_manifest_loads_no_importer() -> None:
+def test_inference_service_loads_no_importer() -> None:
     importers.cache_clear()
     assert load(ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml")
     assert importers.cache_info().misses == 0
@@ -117,7 +117,7 @@ def test_own_manifest_loads_no_importer() -> None:
 INSTALLED = re.compile(r"""pip install (?:--upgrade )?['"]?[^\n`]*fusioninfer[^\n`]*""")
 
 
-def test_pages_install_from_the_one_address() -> None:
+def test_install_commands_of_pages_are_current() -> None:
     projects = {"": ROOT / "pyproject.toml", **PROJECTS}
     known = {
         install_command(package, extra)

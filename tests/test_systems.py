@@ -15,7 +15,7 @@ def rows() -> list[list[str]]:
     return [row for row in cells if row[0] not in ("Field", "---")]
 
 
-def test_tables_name_existing_fields() -> None:
+def test_fields_in_comparison_tables_exist() -> None:
     schema = json.loads((DOCS / "inference-service.schema.json").read_text(encoding="utf-8"))
     known = {
         name for definition in schema["$defs"].values() for name in definition.get("properties", {})

@@ -91,7 +91,7 @@ def test_prefill_labels_tell_which_workload_a_server_selects() -> None:
         assert list(module._find_related(selecting, [single, pair])) == [selecting, selected]
 
 
-def test_services_of_go_tests_are_read_once(tmp_path: Path) -> None:
+def test_duplicate_services_of_go_tests_are_read_once(tmp_path: Path) -> None:
     def create(test: str, namespace: str, name: str, **spec: Any) -> list[str]:
         service = llm(name, **spec)
         service["metadata"] |= {"namespace": namespace, "creationTimestamp": None}

@@ -185,6 +185,6 @@ def test_output_reaches_the_objects_unchanged(where: str, output: Any) -> None:
 
 
 @each_row("where", CASES)
-def test_plain_value_is_checked(where: str) -> None:
+def test_invalid_value_instead_of_output_is_rejected(where: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         InferenceServiceArgs.model_validate(CASES[where](["not", "text"]))

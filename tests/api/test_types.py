@@ -55,7 +55,7 @@ def patterns(schema: Any) -> Iterator[str]:
             yield from patterns(item)
 
 
-def test_every_format_has_a_description() -> None:
+def test_every_pattern_has_a_description() -> None:
     _, schema = models_json_schema([(model, "validation") for model in models(SpecModel)])
     findings = set(patterns(schema))
     for tell_themselve in TELL_THEMSELVES:

@@ -128,12 +128,12 @@ def test_denied_read_is_not_a_finding() -> None:
     ]
 
 
-def test_denied_object_is_unknown_at_every_read() -> None:
+def test_existence_of_denied_object_stays_unknown() -> None:
     api = FakeCluster(NAMESPACE, denied=["/secrets/"])
     assert [api.has("v1", "Secret", "default", "x") for _ in range(2)] == [None, None]
 
 
-def test_services_share_what_is_read() -> None:
+def test_named_object_is_read_once_for_all_services() -> None:
     api = FakeCluster(NAMESPACE)
     plan = plan_of(pod(serviceAccountName="x"))
     assert len(list(check_named_objects(LiveCluster(api, [plan, plan])))) == 2

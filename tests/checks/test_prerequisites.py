@@ -256,7 +256,7 @@ def test_dry_run_finds_unknown_field(field: str, words: str, expected: str) -> N
         ("v1.35.4", None),
     ],
 )
-def test_release_of_kubernetes_with_stalled_updates(release: str, expected: str | None) -> None:
+def test_kubernetes_with_stalled_updates_is_reported(release: str, expected: str | None) -> None:
     messages = findings(plan(), at=cluster(version=release))
     assert len(messages) == (expected is not None), messages
     assert expected is None or messages[0].startswith(expected)
@@ -351,7 +351,7 @@ def test_installed_releases_are_read() -> None:
     [("v1.2.3", (1, 2, 3)), ("0.9.0", (0, 9, 0)), ("v1.5.0-rc.1", (1, 5, 0)), ("latest", None),
      ("v1.2", None), ("", None)],
 )  # fmt: skip
-def test_release_of_a_tag(text: str, release: Any) -> None:
+def test_product_release_is_parsed_from_tag(text: str, release: Any) -> None:
     assert parse_product_release(text) == release
 
 

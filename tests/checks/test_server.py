@@ -287,7 +287,7 @@ def test_each_answer_is_one_finding(kind: str, status: Manifest, expected: tuple
     assert (finding.severity.value, finding.rule, finding.path) == expected
 
 
-def test_late_answers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_without_answer_in_time_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
 
     def answer_late(_api: Any, manifests: list[Any], *_: Any) -> list[None]:
@@ -300,7 +300,7 @@ def test_late_answers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding.message.startswith(f"{len(sent)} of {len(sent)} objects got no answer within ")
 
 
-def test_final_answers_have_no_next_request() -> None:
+def test_final_answer_has_no_next_request() -> None:
     manifest = {"kind": "Pod", "metadata": {"namespace": "default"}, "spec": {}}
     for answer in (
         Answer(201),

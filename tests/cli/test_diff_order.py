@@ -147,7 +147,7 @@ SCALED = "role serve: replicas 2 -> 3, nothing restarts"
         (scaled(2, autoscaled=False), scaled(3, autoscaled=False), SCALED, ["LeaderWorkerSet"]),
     ],
 )
-def test_up_keeps_the_replicas_that_an_autoscaler_set(
+def test_diff_notes_replicas_that_an_autoscaler_sets(
     old: Manifest, new: Manifest, note: str, changed: list[str]
 ) -> None:
     actual = between(old, new)

@@ -92,7 +92,7 @@ def test_changed_ciphertext_is_noted_once(compared: Any) -> None:
     assert "v1:" not in out
 
 
-def test_marks_distinguish_values_and_are_removed_completely() -> None:
+def test_secret_marks_differ_by_value_and_are_removed() -> None:
     one, other = mark_secret("one"), mark_secret("other")
     assert one != other
     assert one == mark_secret("one")

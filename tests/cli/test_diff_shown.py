@@ -55,7 +55,7 @@ def text(old: Manifest, new: Manifest) -> list[str]:
         ("a\n", "a", ["    data.k:", "        only line endings differ"]),
     ],
 )
-def test_values_are_shown(old: Any, new: Any, lines: list[str]) -> None:
+def test_old_and_new_values_are_shown(old: Any, new: Any, lines: list[str]) -> None:
     assert text(config(k=old), config(k=new)) == lines
 
 
@@ -72,7 +72,7 @@ def test_object_with_many_changes_does_not_fill_screens() -> None:
     assert shown[100:] == ["    … 50 more fields; use --output json to list all"]
 
 
-def test_colour_is_optional() -> None:
+def test_color_is_optional() -> None:
     difference = compare([config(k="a")], [config(k="b")])
     assert "\x1b[33mConfigMap c\x1b[0m" in to_text(difference, color=True)
     assert "\x1b" not in to_text(difference)
@@ -91,7 +91,7 @@ def test_markdown_shows_names_as_they_are() -> None:
     assert "| &lt;b&gt;\\|\\*x\\* | 1 | &lt;b&gt;\\|\\*x\\*-0 | nodes per replica 1 → 2 |" in shown
 
 
-def test_no_value_ends_the_code_block() -> None:
+def test_backticks_in_values_do_not_end_the_code_block() -> None:
     old, new = "a\n```\nb\n````\nc", "a\n```\nB\n````\nc"
     shown = to_markdown(compare([config(k=old)], [config(k=new)])).splitlines()
     assert shown[shown.index("`````diff") :] == [
@@ -124,7 +124,7 @@ def test_long_comment_counts_omitted_lines() -> None:
 
 
 @pytest.mark.slow
-def test_many_services_do_not_displace_fields() -> None:
+def test_table_of_many_services_leaves_room_for_fields() -> None:
     def own(number: int, size: int) -> Manifest:
         return {
             "apiVersion": "leaderworkerset.x-k8s.io/v1",

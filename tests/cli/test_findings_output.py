@@ -193,11 +193,11 @@ def test_findings_have_lines(
         (Origin("", 1, 3), "#items[3]"),
     ],
 )
-def test_messages_name_a_document(origin: Origin, text: str) -> None:
+def test_origin_is_formatted_with_its_document(origin: Origin, text: str) -> None:
     assert str(origin) == text
 
 
-def test_lines_of_a_list() -> None:
+def test_finding_in_list_item_has_its_line() -> None:
     text = "kind: List\nitems:\n- kind: A\n  spec:\n    roles: []\n- kind: B\n"
     assert LineFinder({"f": text}).add_line(Origin("f", item=0), ("roles",)).line == 5
 

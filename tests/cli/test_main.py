@@ -150,7 +150,7 @@ STREAMS = {
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's devices")
 @pytest.mark.parametrize("case", slow_unless("standard output is closed".__eq__, STREAMS))
-def test_failing_streams_have_their_status(case: str) -> None:
+def test_failing_stream_sets_exit_status(case: str) -> None:
     script, printed, status = STREAMS[case]
     done = shell(script)
     assert (done.stdout, done.stderr, done.returncode) == ("", printed, status)

@@ -144,7 +144,7 @@ def test_topology_equals_that_of_the_documents(capsys: pytest.CaptureFixture[str
     assert {row["severity"] for row in actual["findings"]} == {"warning"}
 
 
-def test_json_without_gang_and_capacity(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_without_gang_has_null_gang(capsys: pytest.CaptureFixture[str]) -> None:
     (actual,) = loaded(capsys, STORY_1)
     assert actual["gang"] is None
     assert actual["capacity"] == []
@@ -185,7 +185,7 @@ def test_capacity_table_notes_that_it_counts_one_service(
     assert note not in output(capsys, str(both))
 
 
-def test_text_in_a_pipe_is_plain(capsys: pytest.CaptureFixture[str], partial: str) -> None:
+def test_plan_in_a_pipe_has_no_colors(capsys: pytest.CaptureFixture[str], partial: str) -> None:
     assert (
         without_rules(output(capsys, partial, "--gpus", "80,64,16"))
         == """\

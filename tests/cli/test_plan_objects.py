@@ -60,7 +60,7 @@ def counts(folder: Path, capsys: pytest.CaptureFixture[str], calls: str) -> list
         ],
     ),
 )
-def test_objects_are_those_of_the_service(
+def test_plan_counts_only_objects_of_its_service(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], calls: str, replicas: list[int]
 ) -> None:
     (alone,) = counts(tmp_path, capsys, "service('a')")

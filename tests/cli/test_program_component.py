@@ -70,7 +70,7 @@ def test_program_with_two_services_has_objects_and_plans(run: Run) -> None:
     assert [text for text in messages(recording) if "acme/images/prod" in text]
 
 
-def test_runs_have_separate_plans(run: Run) -> None:
+def test_second_run_has_only_its_own_services(run: Run) -> None:
     for _ in range(2):
         assert len(run('service("one", "vllm/vllm-openai:v0.11.0")').services) == 1
 

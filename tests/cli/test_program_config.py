@@ -63,7 +63,7 @@ def test_structured_values_are_objects(folder: Folder) -> None:
     }
 
 
-def test_project_defaults(folder: Folder) -> None:
+def test_config_defaults_of_project_are_read(folder: Folder) -> None:
     folder.write(
         "Pulumi.yaml",
         PROJECT
@@ -137,7 +137,7 @@ def test_encrypted_values_have_a_placeholder(folder: Folder) -> None:
         )
 
 
-def test_environment_is_a_warning(folder: Folder) -> None:
+def test_esc_environment_is_a_warning(folder: Folder) -> None:
     folder.write("Pulumi.dev.yaml", "environment: [shared]\n")
     folder.reads()
     (warning,) = messages(folder.run())
@@ -151,7 +151,7 @@ def test_missing_config_is_an_error(folder: Folder) -> None:
     assert frame == "  __main__.py:6"
 
 
-def test_stack_is_chosen(folder: Folder) -> None:
+def test_stack_is_selected_or_guessed_with_a_note(folder: Folder) -> None:
     folder.reads(stack="pulumi.get_stack()", key='str(config.get("key"))')
     assert folder.data() == {"key": "None", "stack": "dev"}
     folder.write("Pulumi.prod.yml", "config: {key: p}\n")
@@ -171,12 +171,12 @@ def test_stack_is_chosen(folder: Folder) -> None:
     assert message == "no stack stage: Pulumi.stage.yaml is missing (stacks: dev, prod, test)"
 
 
-def test_unknown_stack_of_a_project_without_stacks(folder: Folder) -> None:
+def test_unknown_stack_message_says_that_there_are_none(folder: Folder) -> None:
     folder.reads()
     assert folder.fails("prod") == "no stack prod: Pulumi.prod.yaml is missing (stacks: none)"
 
 
-def test_stack_config_folder(folder: Folder) -> None:
+def test_stack_config_dir_is_read(folder: Folder) -> None:
     folder.write("Pulumi.yaml", PROJECT + "stackConfigDir: stacks\n")
     folder.write("stacks/Pulumi.prod.yaml", "config: {key: p}\n")
     folder.reads(key='config.require("key")')

@@ -49,7 +49,7 @@ def test_dynamic_providers_do_not_run(run: Run) -> None:
     assert messages(recording) == ()
 
 
-def test_warnings_of_the_program(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+def test_warnings_of_program_are_recorded_once(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     recording = run(
         """
         made = k8s.core.v1.ConfigMap("a", metadata={"name": "a"})

@@ -56,7 +56,7 @@ def test_only_the_users_frames_are_shown(fails: Fails, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_sys_exit(fails: Fails, call: str, message: str) -> None:
+def test_sys_exit_with_failure_is_reported(fails: Fails, call: str, message: str) -> None:
     assert messages(fails(f"import sys\n{call}")) == (message,)
 
 
@@ -73,7 +73,7 @@ def test_syntax_error_names_the_place(fails: Fails) -> None:
     assert str(frames(problem)).count("/") == 0
 
 
-def test_syntax_error_in_a_module(fails: Fails, tmp_path: Path) -> None:
+def test_syntax_error_in_imported_module_names_it(fails: Fails, tmp_path: Path) -> None:
     (tmp_path / "settings.py").write_text("x =\n")
     problem = fails("import settings")
     assert messages(problem) == ("SyntaxError: invalid syntax (settings.py, line 1)",)

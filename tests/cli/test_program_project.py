@@ -17,7 +17,7 @@ UNREADABLE = (
 )
 
 
-def test_main_in_a_subfolder(folder: Folder) -> None:
+def test_main_may_be_a_subfolder(folder: Folder) -> None:
     folder.write("Pulumi.yaml", PROJECT + "main: src/\n")
     folder.write("src/settings.py", "NAME = 'sub'\n")
     folder.write(
@@ -34,7 +34,7 @@ k8s.core.v1.ConfigMap("a", metadata={"name": settings.NAME}, data={"cwd": cwd})
     assert (manifest["metadata"]["name"], manifest["data"]["cwd"]) == ("sub", "src")
 
 
-def test_main_is_a_file(folder: Folder) -> None:
+def test_main_may_be_a_file(folder: Folder) -> None:
     folder.write("Pulumi.yaml", PROJECT + "main: program.py\n")
     folder.reads(name="__name__")
     (folder.root / "__main__.py").rename(folder.root / "program.py")
@@ -63,7 +63,7 @@ def test_main_is_a_file(folder: Folder) -> None:
         ("name: a\nruntime: python\n", "Pulumi.yaml: __main__.py does not exist"),
     ],
 )
-def test_projects_that_cannot_be_run(folder: Folder, content: str, message: str) -> None:
+def test_project_that_cannot_run_has_a_message(folder: Folder, content: str, message: str) -> None:
     folder.write("Pulumi.yaml", content)
     assert folder.fails() == message
 
@@ -71,14 +71,14 @@ def test_projects_that_cannot_be_run(folder: Folder, content: str, message: str)
 @pytest.mark.parametrize(
     "content", ["name: [\n", "name: !!python/name:os.system x\n", "a: 1\na: 2\n"]
 )
-def test_unreadable_project_file(folder: Folder, content: str) -> None:
+def test_unreadable_project_file_has_a_one_line_message(folder: Folder, content: str) -> None:
     folder.write("Pulumi.yaml", content)
     message = folder.fails()
     assert message.startswith("Pulumi.yaml: ")
     assert len(message.splitlines()) == 1
 
 
-def test_unreadable_stack_file(folder: Folder) -> None:
+def test_unreadable_stack_file_has_a_one_line_message(folder: Folder) -> None:
     folder.reads()
     (folder.root / "Pulumi.dev.yaml").write_bytes(b"\xff\xfe\xfa")
     assert folder.fails() == (
@@ -91,13 +91,13 @@ def test_unreadable_stack_file(folder: Folder) -> None:
     assert folder.fails() == "Pulumi.yaml: config must be a mapping"
 
 
-def test_runtime_with_options(folder: Folder) -> None:
+def test_runtime_may_have_options(folder: Folder) -> None:
     folder.write("Pulumi.yaml", "name: app\nruntime:\n  name: python\n  options: {toolchain: uv}\n")
     folder.reads(name="pulumi.get_project()")
     assert folder.data() == {"name": "app"}
 
 
-def test_is_project(tmp_path: Path) -> None:
+def test_folder_with_pulumi_yaml_is_a_project(tmp_path: Path) -> None:
     assert not is_project(tmp_path)
     assert not is_project(tmp_path / "gone")
     with pytest.raises(InvalidServiceError, match=r"^no Pulumi.yaml in this directory "):

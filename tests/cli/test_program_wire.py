@@ -35,11 +35,11 @@ def test_plan_sent_between_processes_renders_the_same_objects(plan: ServicePlan)
     assert list(render(there)) == list(render(plan))
 
 
-def test_known_text_replaces_its_output(output: Callable[[Any], Any]) -> None:
+def test_output_with_known_text_is_sent_as_text(output: Callable[[Any], Any]) -> None:
     assert sent([output("a"), output({"a": 1})])[0] == "a"
 
 
-def test_secret_output_equals_only_itself(output: Callable[..., Any]) -> None:
+def test_secret_output_keeps_its_identity(output: Callable[..., Any]) -> None:
     shared, other = output("a", secret=True), output("a", secret=True)
     labels = {"one": shared, "two": shared, "three": other}
     args = InferenceServiceArgs.model_validate({"name": "svc", "labels": labels, "roles": [role()]})

@@ -55,7 +55,7 @@ def test_output_is_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> No
     assert output(capsys, STORIES[3]) == output(capsys, STORIES[3])
 
 
-def test_documents_are_rendered_in_their_order(
+def test_documents_are_rendered_in_file_order(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     text = Path(STORIES[0]).read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ TEXTS = [
 
 
 @each_row("text", TEXTS)
-def test_texts_survive_yaml(text: str) -> None:
+def test_any_text_survives_yaml(text: str) -> None:
     shared = {"text": text}
     item = {"apiVersion": "v1", "first": shared, "second": shared, text: [text, shared]}
     written = to_yaml([item, item])

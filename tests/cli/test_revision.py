@@ -102,7 +102,7 @@ def test_change_may_fix_a_failing_program(
     assert "service chat added" in printed.out
 
 
-def test_both_sources_must_be_valid(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_source_is_rejected(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (repository / "old.yaml").write_text(MANIFEST + "  rollout: {maxUnavailable: 0}\n")
 
     assert main(["diff", "old.yaml", "chat.yaml"]) == 2

@@ -181,7 +181,7 @@ def matches(lines: list[str], wanted: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_manifests(rejected: Callable[..., list[str]], case: str) -> None:
+def test_invalid_manifest_is_rejected(rejected: Callable[..., list[str]], case: str) -> None:
     content, wanted = BAD[case]
     lines = rejected(content)
     assert matches(lines, wanted), lines
@@ -198,7 +198,7 @@ def test_commands_reject_invalid_manifests_alike(
     assert rejected(UNKNOWN_KEY, command, "F", *more) == wanted * (1 + len(more))
 
 
-def test_standard_input(
+def test_dash_reads_standard_input(
     rejected: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stdin = io.TextIOWrapper(io.BytesIO((good() + "---\n" + UNKNOWN_KEY).encode()))
@@ -208,7 +208,7 @@ def test_standard_input(
     ]
 
 
-def test_sources_that_cannot_be_read(rejected: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_unreadable_source_is_rejected(rejected: Callable[..., list[str]], tmp_path: Path) -> None:
     Path("folder").mkdir()
     Path("loop").symlink_to("loop")
     long = "x" * 300
@@ -225,7 +225,7 @@ def test_sources_that_cannot_be_read(rejected: Callable[..., list[str]], tmp_pat
         assert rejected(None, "check", name) == [printed]
 
 
-def test_file_without_permission(
+def test_file_without_permission_is_rejected(
     rejected: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(self: Path, *_args: object) -> Any:

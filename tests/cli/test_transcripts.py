@@ -271,7 +271,7 @@ SLOW = ("diff-secrets", "plan-update-of-a-project")
 
 
 @pytest.mark.parametrize("name", slow_unless(lambda name: name not in SLOW, CASES))
-def test_transcript(
+def test_command_prints_its_transcript(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, regenerate: bool
 ) -> None:
     case = CASES[name]

@@ -23,7 +23,7 @@ CASES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
 
 
 @each_row("name", CASES)
-def test_explanations_of_recorded_objects(name: str) -> None:
+def test_recorded_objects_have_the_recorded_explanations(name: str) -> None:
     """`e2e/test_diagnosis.py --write-transcripts` records the objects."""
     case = yaml.safe_load(CASES[name].read_text(encoding="utf-8"))
     seen = PodSnapshot(**case["snapshot"])
@@ -32,7 +32,7 @@ def test_explanations_of_recorded_objects(name: str) -> None:
     assert has_lws_reason(SET, seen)
 
 
-def test_recorded_cases_are_complete() -> None:
+def test_every_failure_case_is_recorded() -> None:
     assert set(CASES) == {"crashing", "evicted", "gang", "no-room", "refused", "unpullable"}
 
 
@@ -108,7 +108,7 @@ def group(phase: str | None, *conditions: Any) -> dict[str, Any]:
     return {"metadata": {"name": "svc"}, "status": {"phase": phase, "conditions": conditions}}
 
 
-def test_recreated_group_event_is_no_reason() -> None:
+def test_normal_recreate_group_event_is_not_a_reason() -> None:
     about = {"involvedObject": {"kind": "LeaderWorkerSet", "name": SET}, "metadata": {}}
     for kind, enough in (("Normal", False), ("Warning", True)):
         event = {**about, "type": kind, "reason": "RecreateGroup", "message": "it did restart"}

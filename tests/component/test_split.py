@@ -62,7 +62,7 @@ def test_share_of_zero_does_not_wait(stack: Stack) -> None:
     assert "chat-httproute" in stack.order
 
 
-def test_share_of_failed_service_is_not_written(stack: Stack) -> None:
+def test_share_of_failed_service_does_not_update_route(stack: Stack) -> None:
     run(stack, "chat", split={})
     stack.broken = {"next"}
     with pytest.raises(pulumi.RunError, match="next-inference-0 is not available"):
@@ -70,7 +70,7 @@ def test_share_of_failed_service_is_not_written(stack: Stack) -> None:
     assert "chat-httproute" not in stack.order
 
 
-def test_share_of_service_elsewhere_waits_until_timeout(stack: Stack) -> None:
+def test_share_of_service_outside_the_stack_waits_until_timeout(stack: Stack) -> None:
     run(stack, "chat", split={})
     with pytest.raises(pulumi.RunError) as failed:
         run(stack, "chat", split={"next": 10})
@@ -95,7 +95,7 @@ def test_unchanged_share_reads_nothing(stack: Stack) -> None:
     assert stack.lists == 0
 
 
-def test_regained_share_waits_for_ready_replica(stack: Stack) -> None:
+def test_share_raised_from_zero_waits_for_ready_replica(stack: Stack) -> None:
     run(stack, "chat", "next", split={"next": 100}, wait={"timeout": "60s"})
     stack.broken = {"chat"}
     stack.age["chat-inference-0"] = 0

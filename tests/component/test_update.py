@@ -200,7 +200,7 @@ def test_sequential_update_without_cluster_access_fails(running: Stack) -> None:
     assert len(running.order) == 3
 
 
-def test_later_list_may_fail(running: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_list_is_retried(running: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     def sometimes(_: Any, *where: Any) -> Any:
         running.problem = UnreadableError("no answer") if running.lists % 2 else None
         return running.list(*where[1:])

@@ -50,7 +50,7 @@ def complete(row: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def test_requests_have_their_findings_and_configuration(regenerate: bool) -> None:
+def test_findings_and_config_equal_the_recorded_ones(regenerate: bool) -> None:
     rows = read(TABLE)
     result = [complete(row) for row in rows]
     if regenerate:
@@ -90,7 +90,7 @@ def test_text_has_no_anchors() -> None:
 
 @each_row("strategy", Strategy)
 @each_row("levels", [None, ServiceLevelsArgs(levels=[{"name": "a", "priority": 1}])])
-def test_configuration_of_llm_d_1_0_is_that_of_0_10_under_its_api_version(
+def test_llm_d_1_0_changes_only_the_api_version_of_the_config(
     strategy: Strategy, levels: Any
 ) -> None:
     request = EppSettings(strategy, flow_control=True, service_levels=levels)

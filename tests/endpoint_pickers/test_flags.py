@@ -42,7 +42,7 @@ def test_no_family_gets_a_flag_that_it_does_not_accept(family: EppFamily, replic
     assert names <= family.flags
 
 
-def test_flags_follow_their_options() -> None:
+def test_options_set_their_flags() -> None:
     args = EndpointPickerArgs(log_verbosity=5, metrics="Unauthenticated", tls={"enabled": False})
     changed = {
         "--pool-name": "p",
@@ -61,7 +61,7 @@ def test_flags_follow_their_options() -> None:
     ]
 
 
-def test_certificate_adds_its_path() -> None:
+def test_tls_secret_adds_the_certificate_path() -> None:
     args = EndpointPickerArgs(tls={"secret_name": "certs"})
     assert "--cert-path=/certificate" in build_epp_flags(FAMILIES["gaie-1.5"], args, "p", "n")
 
@@ -103,6 +103,6 @@ def test_flags_name_metrics_that_the_release_does_not_read(
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-def test_each_release_but_one_can_read_another_engines_metrics(family: EppFamily) -> None:
+def test_all_releases_except_gaie_1_4_read_sglang_metrics(family: EppFamily) -> None:
     assert can_read_metrics(family, VLLM_METRICS)
     assert can_read_metrics(family, SGLANG_METRICS) is (family.name != "gaie-1.4")

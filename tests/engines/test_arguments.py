@@ -254,7 +254,7 @@ def test_literal_variables_are_read(
     assert told(VLLM + "0.11.0", words, env=env) == expected
 
 
-def test_variables_from_elsewhere_are_not_read() -> None:
+def test_only_literal_single_word_variables_are_read() -> None:
     key = {"secretKeyRef": {"name": "a", "key": "b"}}
     env = [
         {"name": "A", "value": "1"},

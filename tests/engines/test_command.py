@@ -293,10 +293,10 @@ SERVED = [
 
 
 @each_row(("arguments", "names"), SERVED)
-def test_names_of_a_model(arguments: list[str], names: tuple[str, ...] | None) -> None:
+def test_served_names_of_vllm_are_read(arguments: list[str], names: tuple[str, ...] | None) -> None:
     assert vllm(*arguments).served_names == names
 
 
-def test_served_names_of_other_engines() -> None:
+def test_served_names_of_other_engines_are_read() -> None:
     assert UNKNOWN.served_names is None
     assert sglang("--model-path", "m").served_names == ("m",)

@@ -75,7 +75,7 @@ def test_script_passes_set_flags_to_the_engine(host: Any, shell: str, script: st
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_ray_is_put_around_a_script_that_was_edited(host: Any, script: str) -> None:
+def test_edited_script_can_be_launched_with_ray(host: Any, script: str) -> None:
     container = {"command": ["sh", "-c", script, "name", "--port", "8000"]}
     result = with_command(container, edited(container, *SETTINGS))
     leader = build_command(read_command(result), Launcher.RAY, 2, is_leader=True)

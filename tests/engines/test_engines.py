@@ -74,7 +74,7 @@ INNER = (
 @pytest.mark.parametrize(
     "command", [vllm([FLAG, PYNCCL]), vllm([FLAG, PYNCCL], "latest"), vllm([FLAG, INNER])]
 )
-def test_connector_that_does_not_exist(command: EngineCommand) -> None:
+def test_removed_connector_is_a_warning(command: EngineCommand) -> None:
     assert command.engine is not None
     ((severity, _, message),) = list_findings(command.engine.kv_cache.check_connector(command))
     assert severity == "warning"
@@ -234,7 +234,7 @@ def test_devices_of_a_replica_are_counted(
             "--tp-size 8, or ask for fewer accelerators"))]),
     ],
 )  # fmt: skip
-def test_accelerators_are_compared_with_sizes(
+def test_accelerators_that_contradict_parallel_sizes_are_reported(
     engine: str, arguments: str, per_pod: int, nodes: int, expected: list[tuple[str, Location, str]]
 ) -> None:
     assert list_findings(check_accelerators(command(engine, arguments), per_pod, nodes)) == expected

@@ -36,11 +36,11 @@ TENSOR = ("--tensor-parallel-size", "-tp")
         (["-tp", "$TP"], "$TP"),
     ],
 )
-def test_get_flag_value(arguments: list[str], value: str | None) -> None:
+def test_last_flag_value_is_returned(arguments: list[str], value: str | None) -> None:
     assert get_flag_value(arguments, *TENSOR) == value
 
 
-def test_flag_without_value() -> None:
+def test_flag_without_value_is_found() -> None:
     assert has_flag(["a", "--enable_dp_attention"], "--enable-dp-attention")
     assert has_flag(["--headless=1"], "--headless")
     assert not has_flag(["headless", "--headless-x"], "--headless")

@@ -101,7 +101,7 @@ def test_ray_leader_splits_joined_flags() -> None:
     )
 
 
-def test_ray_leader_of_an_unknown_program() -> None:
+def test_ray_leader_with_unknown_program_starts_the_head() -> None:
     container = {"image": "x", "command": ["/start it"], "args": ["a"]}
     assert leader_launch(container, "ray", 2) == ContainerCommand(
         ["/bin/sh", "-c"],
@@ -131,7 +131,7 @@ def test_ray_leader_of_an_unknown_program() -> None:
         ),
     ],
 )
-def test_ray_leader_of_a_script(script: str, expected: str) -> None:
+def test_ray_leader_script_starts_the_head(script: str, expected: str) -> None:
     assert leader_launch(shell(script), "ray", 2) == ContainerCommand(
         ["/bin/sh", "-c", expected], None
     )
@@ -200,7 +200,7 @@ def test_multiprocessing_does_not_double_flags() -> None:
     assert (joined.args or []).count("--nnodes") == 1
 
 
-def test_multiprocessing_of_a_script() -> None:
+def test_multiprocessing_adds_ranks_to_a_script() -> None:
     container = shell("cd x && vllm serve m | tee log")
     common = "--distributed-executor-backend mp --nnodes 2 --node-rank"
     master = '--master-addr "${LWS_LEADER_ADDRESS}" --master-port 29500'
@@ -308,7 +308,7 @@ def test_sglang_workers_do_not_use_ray() -> None:
         worker_launch({"command": SGLANG}, "ray", 2)
 
 
-def test_one_rank_a_node_needs_no_shell() -> None:
+def test_one_data_parallel_rank_per_node_needs_no_shell() -> None:
     container = {"image": NEWER, "args": ["--model", "m", "--data-parallel-size", "4"]}
     result = worker_launch(container, "data-parallel", 4)
     assert result is not None

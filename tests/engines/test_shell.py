@@ -132,7 +132,7 @@ def test_unreadable_script_is_rejected(script: str, message: str) -> None:
 
 
 @given(st.lists(st.text(), min_size=1))
-def test_quoted_words_come_back(words: list[str]) -> None:
+def test_tokenize_reverses_shell_quoting(words: list[str]) -> None:
     result = tokenize(shlex.join(words))
     assert [token.value for token in result] == words
 

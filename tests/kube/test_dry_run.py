@@ -176,7 +176,7 @@ def test_existing_name_is_not_a_rejection(server: Server) -> None:
     assert not Answer(409, "object is being deleted").is_accepted
 
 
-def test_objects_without_a_namespace(server: Server) -> None:
+def test_cluster_scoped_object_has_no_namespace_in_path(server: Server) -> None:
     role = pod("r", "rbac.authorization.k8s.io/v1", "ClusterRole")
     tried(server, role)
     assert server.received[0][1] == "/apis/rbac.authorization.k8s.io/v1/clusterroles/r"
@@ -190,7 +190,7 @@ def test_unknown_kinds_are_not_sent(server: Server, api_version: str, kind: str)
     assert server.received == []
 
 
-def test_causes_of_a_rejection(server: Server) -> None:
+def test_rejection_has_its_causes(server: Server) -> None:
     status = {
         "message": 'Pod "a" is invalid: spec:\n wrong',
         "details": {"kind": "Pod", "causes": [{"field": "spec", "message": "wrong", "reason": ""}]},
@@ -200,7 +200,7 @@ def test_causes_of_a_rejection(server: Server) -> None:
     assert tried(server, pod()) == [[wanted]]
 
 
-def test_answer_may_lead_to_another_request(server: Server) -> None:
+def test_rejected_request_is_followed_by_next_request(server: Server) -> None:
     missing = {"message": "no", "details": {"kind": "namespaces"}}
     server.replies = lambda _, path: (404, missing) if "/ns/" in path else (201, {})
 
@@ -231,7 +231,7 @@ def test_slow_dry_run_times_out(server: Server) -> None:
     assert took < 20
 
 
-def test_several_are_sent_at_a_time(server: Server) -> None:
+def test_eight_dry_runs_are_sent_at_a_time(server: Server) -> None:
     together = threading.Barrier(8, timeout=20)
 
     def reply(*_: str) -> Reply:
@@ -249,7 +249,7 @@ def test_unreachable_cluster_raises(server: Server) -> None:
         send_dry_runs(api, [pod()], lambda *_: None, 20.0)
 
 
-def test_credentials_that_are_not_accepted(server: Server) -> None:
+def test_rejected_credentials_raise(server: Server) -> None:
     server.replies = lambda *_: (401, {"message": "Unauthorized"})
     with pytest.raises(UnreadableError, match="credentials"):
         tried(server, pod())

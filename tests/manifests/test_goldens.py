@@ -20,7 +20,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 INPUTS = sorted(path.stem for path in (FIXTURES / "inputs").glob("*.yaml"))
 
 
-def test_every_manifest_of_the_documents_is_here() -> None:
+def test_every_manifest_of_the_documents_has_an_input() -> None:
     assert INPUTS == [
         "fusioninfer-story-1-monolithic",
         "fusioninfer-story-2-disaggregated",

@@ -104,7 +104,7 @@ def test_latency_goals_replace_requests_in_flight() -> None:
     assert from_zero["in-flight"][1] == "7"
 
 
-def test_throughput_follows_full_engines() -> None:
+def test_throughput_target_follows_waiting_requests_and_kv_cache() -> None:
     decodes = f'{ENGINES},fusioninfer_io_component_type=~"worker|decoder"'
     assert triggers(scaled(keda("throughput"))) == {
         "waiting": (f"sum(vllm:num_requests_waiting{{{ENGINES}}})", "5"),

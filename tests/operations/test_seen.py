@@ -71,7 +71,7 @@ def test_every_alert_has_a_section_of_its_page() -> None:
         assert f"**{rule['labels']['severity'].capitalize()}: " in PAGE.split(f"### {alert}\n")[1]
 
 
-def test_fields_of_the_page_are_right() -> None:
+def test_documented_monitoring_fields_take_effect() -> None:
     (text,) = re.findall(r"```yaml title=\"qwen.yaml\"\n(.*?)```", PAGE, re.DOTALL)
     manifest = yaml.safe_load(text)
     assert problems(manifest) == []
@@ -119,7 +119,7 @@ def test_partition_is_no_stalled_update() -> None:
     assert "unless" not in missing["expr"]
 
 
-def test_replicas_that_are_gone_are_compared_by_role() -> None:
+def test_missing_replicas_are_counted_by_role() -> None:
     manifest = pair()
     manifest["spec"]["monitoring"] = ALL
     for item in manifest["spec"]["roles"][1:]:
@@ -147,7 +147,7 @@ def test_queries_read_labels_that_monitors_give(kind: str) -> None:
     assert 'job="svc-epp"' in " ".join(queries).replace("${service}", "svc")
 
 
-def test_dashboards_are_filled_in() -> None:
+def test_dashboards_contain_namespace_and_service() -> None:
     result = boards(seen())
     names = ("service", "replicas", "picker", "gateway")
     assert list(result) == [f"default.svc.{name}.json" for name in names]

@@ -59,7 +59,7 @@ FORMS: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("fields", "wanted"), slow_unless(FORMS[::4].__contains__, FORMS))
-def test_engine_moves_in_every_form(fields: dict[str, Any], wanted: list[str]) -> None:
+def test_engine_port_moves_in_every_command_form(fields: dict[str, Any], wanted: list[str]) -> None:
     decode = {key: value for key, value in fields.items() if value is not None}
     manifest = pair(decode=decode)
     assert problems(manifest) == []
@@ -134,7 +134,7 @@ def test_engine_port_is_used_and_occupied_ports_are_skipped() -> None:
     assert words(leader(pair(decode_role=spec)))[-2:] == ["--port", "8002"]
 
 
-def test_pools_port_is_that_of_the_prefill_pods() -> None:
+def test_sidecar_listens_on_port_of_the_prefill_pods() -> None:
     prefill = engine("--model=m", *NIXL_ARGS, "--port=9000")
     manifest = pair(prefill=prefill)
     assert problems(manifest) == []
@@ -198,7 +198,7 @@ def test_existing_fields_of_the_template_are_kept() -> None:
     assert [volume["name"] for volume in template["spec"]["volumes"]] == ["memory", "sidecar-token"]
 
 
-def test_no_other_connector_gets_nixls_address() -> None:
+def test_only_nixl_connectors_get_the_side_channel_address() -> None:
     user_engine = engine(
         "--model=m", "--kv-transfer-config", '{"kv_connector":"SharedStorageConnector"}'
     )

@@ -74,6 +74,6 @@ def test_sglang_offloading_is_set_per_rank() -> None:
     assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["kv-cache-secondary-0"]
 
 
-def test_objects_are_exactly_these(golden: Callable[..., Any]) -> None:
+def test_kv_offloading_renders_golden_objects(golden: Callable[..., Any]) -> None:
     (args,) = load(HERE / "kv-offloading.yaml")
     golden("pods/kv-offloading", list(render_workloads(plan_service(args))))

@@ -26,7 +26,7 @@ def pod_metadata(manifest: Manifest) -> list[Manifest]:
     ]
 
 
-def test_more_specific_wins() -> None:
+def test_template_label_overrides_role_and_service() -> None:
     user_template = template(metadata={"labels": {"stage": "template"}})
     labelled = role(
         template=user_template,
@@ -52,7 +52,7 @@ def test_leaders_and_workers_have_pod_labels() -> None:
     assert [metadata["labels"]["team"] for metadata in result] == ["a"] * 2
 
 
-def test_preset_has_pod_labels() -> None:
+def test_generated_template_has_pod_labels() -> None:
     pod = {"name": "inference", "componentType": "worker", "accelerator": "cpu"}
     manifest = service(pod, model={"uri": "hf://Qwen/Qwen3-0.6B"}, podLabels={"team": "a"})
     (metadata,) = pod_metadata(manifest)

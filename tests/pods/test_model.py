@@ -39,7 +39,7 @@ SOURCES: list[tuple[str, ModelSource | None]] = [
 
 
 @each_row(("uri", "source"), SOURCES)
-def test_sources_are_read(uri: str, source: ModelSource | None) -> None:
+def test_model_uri_is_parsed(uri: str, source: ModelSource | None) -> None:
     assert parse_model_uri(uri) == source
     rejected = [
         (
@@ -80,7 +80,7 @@ def test_init_container_fetches_from_the_hub() -> None:
     ]  # fmt: skip
 
 
-def test_sglang_and_adapters() -> None:
+def test_lora_fields_become_arguments() -> None:
     adapters = [{"name": "a", "uri": "hf://x/y"}, {"name": "b", "uri": "pvc://more/b"}]
     value = {"uri": HF, "name": "q", "lora": {"adapters": adapters, "maxRank": 8,
              "maxAdapters": 2, "maxCpuAdapters": 4}}  # fmt: skip
@@ -99,7 +99,7 @@ def test_sglang_and_adapters() -> None:
     assert fetch["args"] == ["s3://b/c", "/mnt/models-adapters/c"]
 
 
-def test_equal_argument_is_kept() -> None:
+def test_user_argument_equal_to_generated_one_is_kept() -> None:
     result = main(serving({"uri": HF, "name": "q"}, command=["vllm", "serve", "Qwen/Qwen3-8B"],
                         args=["--served-model-name", "q"]))  # fmt: skip
     assert result["command"] == ["vllm", "serve", "Qwen/Qwen3-8B"]

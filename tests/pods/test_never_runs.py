@@ -38,7 +38,7 @@ TAKEN: list[Sequence[str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "rule"), REJECTED)
-def test_arguments_that_cannot_work_are_found(arguments: list[str], rule: str) -> None:
+def test_arguments_that_cannot_work_are_reported(arguments: list[str], rule: str) -> None:
     limits = {f"{CONTAINER}.resources.limits": {"memory": "64Gi", "nvidia.com/gpu": 8}}
     assert rule in rules(limits, args=["--model", "m", *arguments])
 

@@ -36,7 +36,7 @@ def arguments(manifest: Any) -> list[tuple[str, ...]]:
     ]
 
 
-def test_copies_span_the_pods_of_a_replica() -> None:
+def test_data_parallel_ranks_span_the_pods_of_a_replica() -> None:
     manifest = split({"tensor": 4, "data": 8, "dataLocal": 2, "dataRPCPort": 5555})
     plan = plan_of(manifest)
     assert (plan.roles[0].nodes, plan.total_pods, plan.total_accelerators) == (4, 4, 32)
@@ -85,7 +85,7 @@ def test_worker_without_command_runs_the_leaders() -> None:
     assert has_flag(second, "--headless")
 
 
-def test_two_commands_are_kept() -> None:
+def test_leader_and_worker_commands_are_kept() -> None:
     value = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader, worker = (template(container(gpus=8, args=["--model", "m", fields]))
                       for fields in ("--enforce-eager", "--headless"))  # fmt: skip

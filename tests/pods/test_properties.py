@@ -55,7 +55,7 @@ def has_at_most_two_roles_without_sidecar(manifest: Manifest) -> bool:
     services(fields=PLAIN, wanted=has_at_most_two_roles_without_sidecar),
     st.sampled_from((True, True, True, False)),
 )
-def test_pair_is_complete_or_rejected(manifest: Manifest, generate: bool) -> None:
+def test_prefill_decode_pair_is_complete_or_rejected(manifest: Manifest, generate: bool) -> None:
     roles = manifest["spec"]["roles"]
     if len(roles) == 1:  # one engine for both, so that they agree
         roles.append({**roles[0], "name": f"{roles[0]['name']}-too"})

@@ -125,7 +125,7 @@ def min_resources(manifest: dict[str, Any]) -> Any:
         ({"prefill": 1, "decode": 0}, {"cpu": "4", "memory": "3Gi", "nvidia.com/gpu": "16"}),
     ],
 )
-def test_gangs_resources_are_those_of_its_minimum(
+def test_gang_resources_cover_its_minimum(
     minima: dict[str, int] | None, expected: dict[str, str]
 ) -> None:
     limits = {"nvidia.com/gpu": 8, "cpu": "4", "memory": "1536Mi"}
@@ -142,7 +142,7 @@ def test_gangs_resources_are_those_of_its_minimum(
     assert min_resources(manifest) == expected
 
 
-def test_gangs_resources_count_leader_and_workers_each_by_their_template() -> None:
+def test_gang_resources_count_leader_and_worker_templates() -> None:
     wide = role(
         template=None,
         multinode=nodes(3),

@@ -14,7 +14,7 @@ OFF = transfer(sidecar={"ssrfProtection": False})
 OLDER = ["llm-d-0.9"]
 
 
-def test_pod_without_rights_has_no_token() -> None:
+def test_pod_without_ssrf_protection_has_no_token() -> None:
     manifest = pair(decode_role=OFF)
     spec = leader(manifest)["spec"]
     (mount,) = decode_sidecar(manifest)["volumeMounts"]
@@ -37,7 +37,7 @@ def rights(manifest: Any) -> list[dict[str, Any]]:
     return [item for item in rendered(manifest) if item["metadata"]["name"] == "svc-sidecar"]
 
 
-def test_protection_brings_an_account_that_reads_pool_and_pods() -> None:
+def test_ssrf_protection_creates_account_that_reads_pool_and_pods() -> None:
     manifest = pair()
     account, role, binding = rights(manifest)
     assert (account["kind"], role["kind"], binding["kind"]) == (
@@ -61,7 +61,7 @@ def test_protection_brings_an_account_that_reads_pool_and_pods() -> None:
     assert result["volumeMounts"][0]["name"] == "sidecar-token"
 
 
-def test_protection_uses_the_account_of_the_template() -> None:
+def test_ssrf_protection_uses_service_account_of_template() -> None:
     manifest = pair(pod={"serviceAccountName": "mine"})
     role, binding = rights(manifest)
     assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding")

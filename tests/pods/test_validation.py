@@ -12,7 +12,7 @@ from fusioninfer_pulumi.findings import format_path
 
 
 @each_row(("rule", "value", "at"), REJECTED)
-def test_rule_is_reported_at_the_field(rule: str, value: Fields, at: str) -> None:
+def test_invalid_template_is_reported_at_its_field(rule: str, value: Fields, at: str) -> None:
     result = [(finding.rule, format_path(finding.location)) for finding in check_template(value)]
     assert result == [(rule, at)]
 
@@ -23,7 +23,7 @@ def test_unusual_valid_fields_are_accepted(value: Fields) -> None:
 
 
 @each_row("value", [value for value, _ in REJECTED_BY_SERVER])
-def test_rest_is_left_to_the_server(value: Fields) -> None:
+def test_template_that_only_the_server_rejects_has_no_finding(value: Fields) -> None:
     assert list(check_template(value)) == []
 
 

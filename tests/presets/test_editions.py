@@ -28,7 +28,7 @@ VALUES = {
 }  # fmt: skip
 
 
-def test_editions_keep_their_values() -> None:
+def test_edition_has_the_releases_and_images_of_its_table() -> None:
     assert [edition.value for edition in Edition] == list(VALUES) == sorted(VALUES)
     for edition in Edition:
         row = get_edition_defaults(edition)

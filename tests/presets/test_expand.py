@@ -157,7 +157,7 @@ def test_prefill_and_decode_of_several_nodes_spread_experts() -> None:
         assert transfer in words[words.index("--kv-transfer-config") + 1]
 
 
-def test_number_of_gpus_is_enough() -> None:
+def test_gpu_count_sets_parallel_sizes_of_unknown_model() -> None:
     words = engine(service(short(gpus=4), **UNKNOWN))["args"]
     assert words == ["team/chat", *DRAIN, "--tensor-parallel-size", "4"]
     both = engine(service(short(gpus=4, multinode={"nodeCount": 2}), **UNKNOWN))["args"]
@@ -292,7 +292,7 @@ def test_template_with_an_image_is_unchanged() -> None:
     assert expand(args).args is args
 
 
-def test_release_and_registry() -> None:
+def test_image_has_engine_version_and_registry() -> None:
     explicit: dict[str, Any] = {"engine": {"version": "0.33.0"}, "imageRegistry": "registry:5000/a"}
     manifest = service(short(gpus=1), short("other", gpus=1, engine={"version": "0.31.0"}),
                        **UNKNOWN, **explicit)  # fmt: skip
@@ -359,7 +359,7 @@ def test_host_memory_for_the_kv_cache_is_requested() -> None:
         assert warnings(manifest) == []
 
 
-def test_cache_of_the_model_is_used() -> None:
+def test_engine_loads_model_from_cache() -> None:
     cache = {"storage": {"size": "100Gi"}, "warmUp": True}
     model = {"uri": "hf://Qwen/Qwen3-32B", "cache": cache}
     manifest = service(short(accelerator="H100"), model=model)
@@ -435,7 +435,7 @@ def test_template_with_gpus_of_amd_gets_its_image() -> None:
     assert container["resources"]["limits"] == {"amd.com/gpu": 1}
 
 
-def test_gpus_of_a_model_are_found_for_amd() -> None:
+def test_amd_gpu_count_follows_model_size() -> None:
     container = engine(service(short(accelerator="MI300X"), **QWEN))
     assert container["resources"]["limits"] == {"amd.com/gpu": "1"}
 
@@ -494,7 +494,7 @@ def test_repository_without_organization_is_a_model() -> None:
     assert "gpt2" in engine(manifest)["command"] + engine(manifest)["args"]
 
 
-def test_port_in_arguments_is_the_declared_port() -> None:
+def test_port_argument_sets_the_container_port() -> None:
     fields = {"spec": {"containers": [{"name": "vllm", "args": ["--port", "9000"]}]}}
     manifest = service(short(gpus=1, template=fields), monitoring={}, **QWEN)
     assert list_findings(manifest, "error") == []

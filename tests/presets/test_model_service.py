@@ -41,7 +41,7 @@ def test_model_may_be_name_uri_or_model_args(model: Any, uri: str) -> None:
     assert args.model.uri == uri
 
 
-def test_one_role_serves() -> None:
+def test_service_has_one_serving_role_by_default() -> None:
     args = model_service("Qwen/Qwen3-8B", accelerator="H100", replicas=3)
     (role,) = args.roles
     assert (role.name, role.replicas, role.accelerator) == ("serve", 3, "H100")

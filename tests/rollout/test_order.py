@@ -171,7 +171,7 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
         ),
     ],
 )
-def test_steps_of_one_role(manifest: Any, rounds: Rounds) -> None:
+def test_update_steps_of_one_role(manifest: Any, rounds: Rounds) -> None:
     steps = order_update(plan_of(manifest))
     result = played(steps, every(steps))
     assert [[name.rpartition("-")[2] for name in finding] for finding in result] == rounds

@@ -501,7 +501,7 @@ def test_repaired_replica_unblocks_update() -> None:
         ("never served", 2, True, {}),
     ],
 )
-def test_unavailable_replica_changes_next_to_another_only_if_broken(
+def test_only_broken_replica_changes_while_another_changes(
     zero: str, seconds: float, changes: bool, rollout: dict[str, object]
 ) -> None:
     state, _ = played(
@@ -557,7 +557,7 @@ def test_interrupted_sequential_update_is_resumed() -> None:
     assert Register((then,)) in actions
 
 
-def test_blocked_layout_per_role_names_its_own_limit() -> None:
+def test_blocked_layout_per_role_message_shows_timeout_of_its_lws() -> None:
     limit = {"maxUnavailable": 2, "timeout": "1s"}
     plan = plan_of(service(role(replicas=2), groups=2, layout="PerRole", rollout=limit))
     first, last = (lws.name for lws in plan.roles[0].lws)

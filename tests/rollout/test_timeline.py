@@ -95,7 +95,7 @@ def whole(**rollout: Any) -> ServicePlan:
         (whole(strategy="Recreate"), [(0, "a", "a=0", 24), (10, "", "a=3", 24)]),
     ],
 )  # fmt: skip
-def test_rows_of_one_role(plan: ServicePlan, expected: list[tuple[int, str, str, int]]) -> None:
+def test_timeline_of_one_role(plan: ServicePlan, expected: list[tuple[int, str, str, int]]) -> None:
     assert rows(simulate_update(plan, restarted(plan))) == expected
 
 
@@ -104,7 +104,7 @@ def pair(**spec: Any) -> ServicePlan:
     return plan_of(prefill_decode({"replicas": 2}, {"replicas": 2}, rollout=rollout, **spec))
 
 
-def test_rows_of_prefill_and_decode_by_role_order() -> None:
+def test_timeline_of_prefill_and_decode_by_role_order() -> None:
     together = pair()
     assert rows(simulate_update(together, restarted(together))) == [
         (0, "prefill-1 decode-1", "prefill=1 decode=1", 32),
@@ -188,7 +188,7 @@ def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, in
 
 @examples(3)
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
-def test_rows_follow_update_order(plan: ServicePlan, random: Random) -> None:
+def test_timeline_follows_update_order(plan: ServicePlan, random: Random) -> None:
     changes = drawn(plan, random)
     played = simulate_update(plan, changes)
     steps = {lws.name: lws for lws in order_update(plan)}
@@ -242,7 +242,7 @@ def test_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
 
 
 @each_row(("seconds", "text"), [(0, "0s"), (59.2, "1m"), (2700, "45m"), (8130, "2h15m30s")])
-def test_durations_for_people(seconds: float, text: str) -> None:
+def test_duration_is_formatted(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
@@ -294,7 +294,7 @@ def pairs_to_update(draw: st.DrawFn) -> ServicePlan:
 
 @examples(2)
 @given(pairs_to_update(), st.integers(0, 2**32).map(Random))
-def test_ready_decode_replica_has_a_partner_of_its_pair_revision(
+def test_ready_decode_replica_has_prefill_replica_of_its_pair_revision(
     plan: ServicePlan, random: Random
 ) -> None:
     changes = {

@@ -106,7 +106,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, manifest: Manifest, 
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_plan_shows_the_way_of_a_request_and_the_strategy_in_words(
+def test_plan_shows_requests_strategy_and_endpoint(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str
 ) -> None:
     manifest, (requests, strategy, url) = CASES[case]

@@ -122,12 +122,12 @@ def test_missing_target_is_reported_once(case: str) -> None:
         assert finding.startswith(wanted)
 
 
-def test_split_does_not_hide_a_route_for_the_same_requests() -> None:
+def test_split_conflicts_with_route_for_same_requests() -> None:
     (finding,) = told(chat(), named("next", httproute=ROUTE))
     assert "the older route receives them all" in finding
 
 
-def test_namespace_output_equals_only_itself(output: Any) -> None:
+def test_namespace_output_is_compared_by_identity(output: Any) -> None:
     one, two = output("a"), output("a")
     assert told(chat(namespace=one), named("next", httproute=BY_HEADER, namespace=two)) == []
     assert told(chat(namespace=one), named("next", httproute=BY_HEADER, namespace=one)) == []
@@ -153,7 +153,7 @@ def test_every_command_reports_split_to_service_without_pool(
     assert line.startswith(f"{tmp_path / label}: {SPLIT}next has no InferencePool")
 
 
-def test_unreadable_service_may_be_the_named_one(
+def test_rejected_service_may_be_the_split_target(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     rejected = other()

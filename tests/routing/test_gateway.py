@@ -33,7 +33,7 @@ def test_empty_gateway_has_defaults(implementation: str | None) -> None:
     assert not problems(manifest)
 
 
-def test_gateways_spec_is_kept_whole(output: Any) -> None:
+def test_all_gateway_fields_are_rendered(output: Any) -> None:
     host, note = output("svc.example.com"), output("letsencrypt")
     spec = {
         "gatewayClassName": "mine",

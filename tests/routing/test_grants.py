@@ -40,7 +40,7 @@ GRANTED: dict[str, tuple[Manifest, str, list[dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("case", GRANTED)
-def test_grants_are_requested_or_created(case: str) -> None:
+def test_missing_grant_is_a_warning_unless_created(case: str) -> None:
     manifest, kind, targets, namespace = GRANTED[case]
     requests = [line for line in warnings(manifest) if "ReferenceGrant" in line]
     assert requests
@@ -72,7 +72,7 @@ def test_grant_needs_a_plain_namespace(output: Any) -> None:
     assert "names or queries of referenceGrants contain it" in finding
 
 
-def test_names_that_become_label_values_are_not_too_long() -> None:
+def test_picker_name_too_long_for_a_label_is_rejected() -> None:
     def told(length: int, **fields: Any) -> list[str]:
         manifest = routed(role(replicas=0), **fields)
         manifest["metadata"]["name"] = "s" * length

@@ -65,7 +65,7 @@ def test_picker_prefers_prefill_pods_of_the_pair_revision() -> None:
     assert EXPERIMENTAL not in arguments(paired(None, endpointPicker=OLD_PICKER))
 
 
-def test_plan_reports_picker_without_pair_revision() -> None:
+def test_plan_notes_picker_that_cannot_prefer_a_pair_revision() -> None:
     note = "llm-d-0.9 cannot prefer pods of one pair revision"
     for router, expected in (({"endpointPicker": OLD_PICKER}, True), ({}, False)):
         routing = plan_of(paired(None, **router)).routing
@@ -92,7 +92,7 @@ def with_engine(image: str | None = None, *more: str, replicas: int = 1) -> Mani
     return manifest
 
 
-def test_pair_revision_follows_what_the_handshake_compares() -> None:
+def test_pair_revision_changes_with_handshake_settings_only() -> None:
     (plain,) = pair_revisions(with_engine())
     assert plain is not None
     assert pair_revisions(with_engine(replicas=3)) == {plain}
@@ -131,11 +131,11 @@ def test_picker_pairs_within_a_group() -> None:
     assert EXPERIMENTAL in arguments(paired())
 
 
-def test_one_group_has_the_picker_of_several() -> None:
+def test_picker_config_does_not_depend_on_number_of_groups() -> None:
     assert config(paired(1)) == config(paired(3))
 
 
-def test_preferred_looks_for_the_decode_pod_in_all_groups() -> None:
+def test_preferred_pairing_only_prefers_prefill_pods_of_the_group() -> None:
     preferred = paired(endpointPicker={"groupPairing": "Preferred"})
     item, plain = config(preferred), config(paired(None, endpointPicker=OLD_PICKER))
     added = [plugin for plugin in item["plugins"] if plugin not in plain["plugins"]]

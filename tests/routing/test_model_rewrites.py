@@ -43,7 +43,7 @@ API_VERSIONS = {
 
 
 @each_row("picker", API_VERSIONS)
-def test_object_is_of_the_group_that_the_picker_reads(picker: str) -> None:
+def test_rewrite_has_the_api_group_that_the_picker_reads(picker: str) -> None:
     result = only(canary(95, 5, **image(picker)), "InferenceModelRewrite")
     assert result["apiVersion"] == f"{API_VERSIONS[picker]}/v1alpha2"
     assert result["spec"] == {
@@ -75,7 +75,7 @@ def test_catch_all_rewrite_is_last() -> None:
 AT = "roles[0].modelRewrites"
 
 
-def test_pools_of_a_split_rewrite_one_public_name() -> None:
+def test_services_of_a_split_may_rewrite_the_same_model() -> None:
     def named(service_: str, own: str, **route: Any) -> Manifest:
         rewrites = [{"models": ["chat"], "targets": [{"model": own}]}]
         result = routed(serving(own), modelRewrites=rewrites, httproute=route)

@@ -61,12 +61,12 @@ def test_selector_matches_serving_pods(case: str) -> None:
     assert pool(manifest)["selector"] == {"matchLabels": {**LEADERS, **also}}
 
 
-def test_ports_of_roles_outside_of_the_pool_do_not_matter() -> None:
+def test_ports_of_roles_outside_the_pool_are_ignored() -> None:
     manifest = routed(listening("a", 9000, "prefiller"), listening("b", 8080))
     assert pool(manifest)["targetPorts"] == [{"number": 8080}]
 
 
-def test_role_that_could_not_be_read_is_not_missed() -> None:
+def test_invalid_role_is_not_reported_as_missing() -> None:
     manifest = pair(strategy="pd-disaggregation")
     manifest["spec"]["roles"][2]["componentType"] = "decode"
     assert problems(manifest) == [

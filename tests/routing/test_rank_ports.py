@@ -44,7 +44,7 @@ def test_port_of_each_rank_is_a_target_port() -> None:
 PEERS = [{"podSelector": {}}]
 
 
-def test_network_policy_and_a_monitor_name_every_port() -> None:
+def test_network_policy_and_monitor_have_every_port() -> None:
     manifest = routed(ranked(), networkPolicy={"gateway": PEERS, "metrics": PEERS})
     manifest["spec"]["monitoring"] = {}
     policies = [item for item in objects(manifest, "NetworkPolicy") if "inference" in str(item)]

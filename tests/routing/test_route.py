@@ -113,7 +113,7 @@ def test_route_without_gateway_is_a_warning() -> None:
     )
 
 
-def test_other_outputs_of_a_route_are_rejected(output: Any) -> None:
+def test_output_in_route_match_is_rejected(output: Any) -> None:
     (finding,) = list_findings(
         route({"matches": [{"path": {"value": output("/v1")}}]}), Severity.ERROR
     )
@@ -171,7 +171,7 @@ parents = st.sampled_from(
         },
     )
 )
-def test_user_route_is_kept_whole(given_route: Manifest) -> None:
+def test_all_fields_of_user_route_are_rendered(given_route: Manifest) -> None:
     (item,) = [
         entry
         for entry in render(plan_of(routed(httproute=given_route)))
@@ -221,7 +221,7 @@ def backend_refs(manifest: Manifest) -> list[Any]:
     return [rule.get("backendRefs") for rule in only(manifest, "HTTPRoute")["spec"]["rules"]]
 
 
-def test_split_sends_the_rest_to_the_services_pool() -> None:
+def test_split_sends_remaining_requests_to_own_pool() -> None:
     assert backend_refs(split(("new", 10), ("old", 20))) == [
         [
             {**POOL, "weight": 70},
@@ -307,6 +307,6 @@ REJECTED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @each_row("case", REJECTED_EXTERNAL)
-def test_external_route_conflicts_with_own_route(case: str) -> None:
+def test_external_route_conflicts_with_httproute(case: str) -> None:
     fields, wanted = REJECTED_EXTERNAL[case]
     assert any(wanted in problem for problem in problems(routed(**fields)))

@@ -64,7 +64,7 @@ def test_routes_for_different_requests_do_not_conflict(other: Any) -> None:
     assert conflicts(routed_by("a"), routed_by("b", **other)) == []
 
 
-def test_only_named_listeners_are_attached() -> None:
+def test_routes_on_different_listeners_do_not_conflict() -> None:
     def at(section: str) -> dict[str, Any]:
         return {"parentRefs": [{**ROUTE["parentRefs"][0], "sectionName": section}]}
 

@@ -46,7 +46,7 @@ def test_each_level_is_an_inference_objective(image: str, version: str, pools: A
     ]
 
 
-def test_levels_need_llm_d_and_wait_in_the_picker() -> None:
+def test_levels_select_llm_d_and_enable_flow_control() -> None:
     manifest = levelled()
     assert problems(manifest) == []
     assert picker_container(manifest)["image"] == LLM_D
@@ -65,7 +65,7 @@ def test_levels_need_llm_d_and_wait_in_the_picker() -> None:
     assert made["plugins"][:2] == [{"type": FAIR}, concurrency]
 
 
-def test_eviction_and_concurrency_are_chosen() -> None:
+def test_eviction_and_concurrency_are_in_picker_config() -> None:
     levels = {"levels": LEVELS, "maxConcurrency": 8, "evict": True}
     made = config(levelled(serviceLevels=levels))
     assert made["flowControl"]["enableEviction"] is True

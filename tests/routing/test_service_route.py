@@ -60,7 +60,7 @@ def test_prefill_and_decode_are_not_paired() -> None:
     assert service["spec"]["selector"]["fusioninfer.io/component-type"] == "decoder"
 
 
-def test_clients_reach_the_route_and_without_one_the_service() -> None:
+def test_service_is_the_endpoint_only_without_a_route() -> None:
     plan = plan_of(behind_service())
     assert plan.routing is not None
     result = find_endpoint(plan.routing)
@@ -69,7 +69,7 @@ def test_clients_reach_the_route_and_without_one_the_service() -> None:
     assert plan_of(behind_service(httproute=None)).has_service_endpoint
 
 
-def test_unaccepted_route_is_the_services_rejection() -> None:
+def test_unaccepted_route_is_reported_as_rejection() -> None:
     plan = plan_of(behind_service())
     condition = {"type": "ResolvedRefs", "status": "False", "message": "no Service"}
     state = {
@@ -104,7 +104,7 @@ def between(*manifests: Manifest) -> list[str]:
     return [str(finding) for plan in plans for finding in plan.findings]
 
 
-def test_missing_pool_gets_no_share() -> None:
+def test_split_to_service_without_pool_is_reported() -> None:
     split = {**ROUTE, "split": [{"service": "next", "weight": 1}]}
     front = named("front", routed(httproute=split))
     other = named("next", behind_service(httproute={"routedBy": "front"}))
@@ -112,7 +112,7 @@ def test_missing_pool_gets_no_share() -> None:
     assert expected.startswith("roles[0].httproute.split[0].service: ")
 
 
-def test_route_of_another_service_leads_to_the_service() -> None:
+def test_service_in_rules_of_another_route_gets_requests() -> None:
     rules = [{"backendRefs": [{"name": "next", "port": 8000}]}]
     other = named("next", behind_service(httproute={"routedBy": "front"}))
     front = named("front", behind_service(httproute={**ROUTE, "rules": rules}))

@@ -77,11 +77,11 @@ def test_every_field_that_the_official_client_knows_is_known(model: str) -> None
          ["x.accessModes: must be a list of strings, got 1"]),
     ],
 )  # fmt: skip
-def test_parts_fit_their_schemas(value: Any, part: Part, expected: list[str]) -> None:
+def test_invalid_part_is_reported(value: Any, part: Part, expected: list[str]) -> None:
     assert list_findings(value, part) == expected
 
 
-def test_unknown_value_is_valid_anywhere(output: Any) -> None:
+def test_output_is_valid_in_any_field(output: Any) -> None:
     value = {
         "metadata": {"annotations": {"a": output("x")}},
         "spec": {
@@ -99,7 +99,7 @@ def test_unknown_value_is_valid_anywhere(output: Any) -> None:
     assert list_findings(value, POD_TEMPLATE) == []
 
 
-def test_value_is_shown_without_its_outputs(output: Any) -> None:
+def test_message_shows_type_of_value_that_contains_output(output: Any) -> None:
     value = {"spec": {"containers": {"a": output("x")}}}
     (finding,) = list_findings(value, POD_TEMPLATE)
     assert finding == "x.spec.containers: must be a list, got a dict"
@@ -130,7 +130,7 @@ def test_only_null_fields_are_omitted() -> None:
     }  # fmt: skip
 
 
-def test_generated_fields_must_fit_with_user_fields() -> None:
+def test_duplicate_port_in_rendered_object_is_reported() -> None:
     (item,) = [
         manifest for manifest in rendered(service(role())) if manifest["kind"] == "LeaderWorkerSet"
     ]
@@ -141,6 +141,6 @@ def test_generated_fields_must_fit_with_user_fields() -> None:
     assert [finding.rule for finding in object_findings(twice)] == ["duplicate-name"]
 
 
-def test_objects_without_a_schema_are_not_judged() -> None:
+def test_object_without_schema_is_not_checked() -> None:
     assert object_findings({"apiVersion": "example.com/v1", "kind": "Any", "x": 1}) == []
     assert kind_schema("example.com/v1", "Any") is None

@@ -123,7 +123,7 @@ def test_capacity_of_edge_cases_is_exact(
         (10**6, 8, [(125_000, 8)]),
     ],
 )
-def test_pools_for_gpus(gpus: int, largest: int, want: list[tuple[int, int]]) -> None:
+def test_gpus_are_divided_into_pools(gpus: int, largest: int, want: list[tuple[int, int]]) -> None:
     assert build_pools(gpus, largest) == tuple(NodePool(*pool) for pool in want)
 
 
@@ -286,7 +286,7 @@ SMALL_POOLS = st.lists(st.builds(NodePool, st.integers(1, 2), st.integers(0, 5))
 
 @examples(5)
 @given(services(st.integers(0, 4), most=2), FORMS, SMALL_POOLS)
-def test_no_outcome_beats_the_model(
+def test_no_scheduling_outcome_exceeds_the_model(
     roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
 ) -> None:
     model = capacity(roles, form, pools)

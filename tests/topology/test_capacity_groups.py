@@ -35,7 +35,7 @@ STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 
         (SUBGROUP, 5, 0, 0, 0, "Blocked"),
     ],
 )
-def test_two_groups_of_the_story(
+def test_capacity_of_two_groups_is_computed(
     form: GangForm, nodes: int, prefill: int, decode: int, groups: int, status: str
 ) -> None:
     result = compute_group_capacity(STORY, form, [NodePool(nodes, 8)], 2)
@@ -90,7 +90,7 @@ def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> di
 
 @given(demands())
 @examples(4)
-def test_model_is_exact_or_a_bound(drawn: tuple[list[RoleDemand], int, int]) -> None:
+def test_capacity_is_exact_or_an_upper_bound(drawn: tuple[list[RoleDemand], int, int]) -> None:
     roles, groups, free = drawn
     if not any(role.minimum for role in roles):
         return

@@ -91,7 +91,7 @@ def test_capacity_table_counts_each_replica_separately() -> None:
     ]
 
 
-def test_quota_that_no_node_can_give_is_an_upper_bound() -> None:
+def test_quota_that_nodes_cannot_fill_gives_an_upper_bound() -> None:
     roles = [RoleDemand("a", 3, (8,), 0)]
     # Two nodes of twelve: quota for three pods, and nodes for two.
     assert capacity(roles, GangForm.REPLICA, [NodePool(2, 12)]).exact is False
@@ -99,7 +99,7 @@ def test_quota_that_no_node_can_give_is_an_upper_bound() -> None:
     assert capacity(roles, GangForm.REPLICA, [NodePool(1, 16)]).exact is True
 
 
-def test_kueue_admits_groups_in_part() -> None:
+def test_kueue_may_admit_part_of_a_group() -> None:
     eight = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
     single = {"replicas": 1, "template": template({"name": "vllm", "image": "e:1", **eight})}
     plan = plan_of(prefill_decode(single, single, groups=2, **kueue()))

@@ -100,7 +100,7 @@ def test_capacity_table_is_all_or_nothing(layout: str) -> None:
     ]
 
 
-def test_change_from_volcano_joins_another_gang() -> None:
+def test_change_from_volcano_to_native_is_a_gang_join() -> None:
     """The PodGroups have one name: what runs in Volcano's is in none of Kubernetes'."""
     manifests = {"Volcano": prefill_decode(), "Native": prefill_decode(**native())}
     references = {

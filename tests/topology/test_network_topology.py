@@ -24,7 +24,7 @@ def pod_groups(manifest: Manifest) -> list[Manifest]:
     return [item["spec"] for item in rendered(manifest) if item["kind"] == "PodGroup"]
 
 
-def test_group_policy_is_added_to_the_literal_form() -> None:
+def test_group_policy_is_added_to_pod_group() -> None:
     (spec,) = pod_groups(tied({"groupPolicy": HARD}))
     assert spec["networkTopology"] == HARD
     assert "minTaskMember" in spec
@@ -47,7 +47,7 @@ def test_role_policy_makes_each_replica_a_subgroup(minimum: Any) -> None:
     assert spec["minMember"] == (4 if minimum else 6)
 
 
-def test_hard_is_the_default_and_needs_a_tier() -> None:
+def test_hard_topology_mode_is_the_default_and_needs_a_tier() -> None:
     assert pod_groups(tied({"groupPolicy": {"highestTierAllowed": 2}}))[0]["networkTopology"] == {
         "mode": "hard",
         "highestTierAllowed": 2,

@@ -51,7 +51,7 @@ def test_additional_replica_changes_no_pod_group(replicas: int) -> None:
     assert made(replicas) == made(replicas + 1)
 
 
-def test_role_whose_every_replica_is_optional_has_no_lowest() -> None:
+def test_role_with_only_optional_replicas_has_no_required_ordinals() -> None:
     manifest = prefill_decode({}, {"replicas": 2}, **asking({"decode": 0}, **LOWEST))
     assert policies(manifest) == policies(
         prefill_decode({}, {"replicas": 2}, **asking({"decode": 0}))
