@@ -39,19 +39,19 @@ from fusioninfer_pulumi.schemas.schema_check import normalize_part
 
 #: The passes, in execution order.
 PASSES: tuple[Pass, ...] = (
-    # Passes for all user templates.
+    # Leader and workers may still share one template.
     add_model,
     add_device_claims,
     add_rdma,
     add_parallelism,  # after `add_model`: workers may get the leader's command with the model
     add_kv_offloading,  # after `add_parallelism`: the pod's memory depends on the sizes
     split_worker_template,
-    # Before `apply_launcher`, which may put the command line into a script.
+    # Passes before `apply_launcher`, which may put the command line into a script.
     add_kv_transfer,
     add_tracing,
     record_engine_command,
     apply_launcher,
-    # Passes that edit other fields.
+    # The command line is final; these passes edit other fields.
     add_kv_addresses,
     declare_ports,
     add_health_probes,
@@ -124,19 +124,31 @@ def build_contexts(
 
 
 def read_expanded_pods(position: int, role: RoleArgs) -> RolePods:
-    """Return the pods of a role before the first pass."""
+    """Return the pods of a role with the values of presets, before the first pass."""
     fields = {"template": role.template, "leaderTemplate": role.leader_template}
-    field, leader = next(
+    field, template = next(
         (name, template) for name, template in fields.items() if template is not None
     )
-    name = str(find_serving_container(leader, role.container)["name"])
-    pods = RolePods(Pod(("roles", position, field), leader, leader, name, is_leader=True))
-    worker = role.worker_template
-    if worker is None:
-        return pods
-    name = str(find_serving_container(worker, role.container or name)["name"])
-    path = ("roles", position, "workerTemplate")
-    return pods.put(Pod(path, worker, worker, name, is_leader=False, commands=pods.leader.commands))
+    name = str(find_serving_container(template, role.container)["name"])
+    leader = Pod(
+        path=("roles", position, field),
+        expanded_template=template,
+        template=template,
+        name=name,
+        is_leader=True,
+    )
+    worker_template = role.worker_template
+    if worker_template is None:
+        return RolePods(leader)
+    worker = Pod(
+        path=("roles", position, "workerTemplate"),
+        expanded_template=worker_template,
+        template=worker_template,
+        name=str(find_serving_container(worker_template, role.container or name)["name"]),
+        is_leader=False,
+        commands=leader.commands,
+    )
+    return RolePods(leader, worker)
 
 
 def _choose_launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
@@ -144,12 +156,13 @@ def _choose_launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
         return None
     if role.multinode is not None and role.multinode.launcher is not None:
         return role.multinode.launcher
-    command = pods.leader.command
+    command, worker = pods.leader.command, pods.worker
     sizes = role.parallelism if command.engine is not None else None
-    worker = pods.worker
-    # Both templates keep their commands, unless the worker gets the leader's (`add_parallelism`).
-    if worker is not None and (sizes is None or worker.has_command):
-        return Launcher.NONE
+    if worker is not None:
+        # `add_parallelism` gives a worker without a command the leader's, if there are sizes.
+        gets_leader_command = sizes is not None and not worker.has_command
+        if not gets_leader_command:
+            return Launcher.NONE
     data_size = sizes.data if sizes is not None else None
     return choose_launcher(command.engine, role.nodes, data_size)
 
@@ -174,10 +187,11 @@ def _plan_pairing(
         for _, role, expanded_pods in roles
         if role.component_type is ComponentType.PREFILLER
     ]
-    role, leader = prefillers[0]
+    # A check rejects prefill roles with different ports.
+    first_role, first_leader = prefillers[0]
     return Pairing(
         family=family,
-        port=find_serving_port(leader.container, leader.command, role.port),
+        port=find_serving_port(first_leader.container, first_leader.command, first_role.port),
         prefill_serves_https=any(leader.command.serves_https for _, leader in prefillers),
         registry=args.image_registry,
         sidecar_image=defaults.sidecar,

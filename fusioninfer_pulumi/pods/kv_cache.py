@@ -89,13 +89,14 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     for pod in pods.all:
         configured, problems = pod, list[Finding]()
         if offload.arguments and (pod.is_leader or pod.command.engine is engine):
-            problem = "cannot set the arguments of KV cache offloading"
-            configured, problems = pod.with_arguments(offload.arguments, problem)
+            configured, problems = pod.with_arguments(
+                offload.arguments, "cannot set the arguments of KV cache offloading"
+            )
         if problems:
             findings += problems
             continue
         configured = configured.with_container(lambda container: add_env(container, variables))
-        configured = _with_tiers(configured, args, request.folders)
+        configured = _add_tiers(configured, args, request.folders)
         if offload.in_shared_memory:
             configured = configured.with_shared_memory(get_shared_memory_limit(ctx.role))
         pods = pods.put(configured)
@@ -107,20 +108,20 @@ def get_shared_memory_limit(role: RoleArgs) -> str | None:
     return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
 
 
-def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -> Pod:
+def _add_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -> Pod:
     volumes, mounts = [], []
     for index, (tier, folder) in enumerate(zip(args.secondary, folders, strict=True)):
         name = choose_free_name(f"kv-cache-secondary-{index}", pod.spec.get("volumes"))
-        source, mount = _build_volume_source(tier)
+        source, mount_fields = _build_volume_source(tier)
         volumes.append({"name": name, **source})
-        mounts.append({"name": name, "mountPath": folder, **mount})
+        mounts.append({"name": name, "mountPath": folder, **mount_fields})
 
     def add_to_container(container: Mapping[str, Any]) -> Mapping[str, Any]:
         built = add_mounts(container, mounts)
         disk = sum_disk(args)
         resources = container.get("resources") or {}
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        # A limit without a request is the request too, so the limit must cover the tiers.
+        # Kubernetes uses a limit as the request if there is none; the limit must cover the tiers.
         if disk and (DISK in requests or DISK not in limits):
             request = quantity.write(disk + quantity.parse(requests.get(DISK, 0)))
             built["resources"] = {**resources, "requests": {**requests, DISK: request}}
@@ -130,13 +131,14 @@ def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -
 
 
 def _build_volume_source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the source of a tier's volume, and fields of its mount."""
     disk, claim = tier.file_system.empty_dir, tier.file_system.pvc
     if disk is not None:
         return {"emptyDir": {"sizeLimit": disk.size}}, {}
     assert claim is not None, "a tier has one of the two"
     if claim.ref is not None:
-        source = {"persistentVolumeClaim": {"claimName": claim.ref.name}}
-        return source, {} if claim.ref.path is None else {"subPath": claim.ref.path}
+        mount_fields = {} if claim.ref.path is None else {"subPath": claim.ref.path}
+        return {"persistentVolumeClaim": {"claimName": claim.ref.name}}, mount_fields
     return {"ephemeral": {"volumeClaimTemplate": {"spec": dict(claim.spec or {})}}}, {}
 
 
@@ -162,24 +164,24 @@ def add_kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
     """Set the arguments of KV cache transfer and KV events, and plan the sidecar.
 
     Editing also splits list elements that have both a flag and its value (`["--port 8000"]`), which
-    engines reject. So the command line of a single-node replica is edited even if nothing is added.
-    In multi-node replicas `apply_launcher` edits it; with launcher `none` nothing does.
+    engines reject. So a single-node command line is edited even if no argument is added. A
+    multi-node one is then edited by `apply_launcher`, or by no pass with launcher `none`.
     """
     role, command = ctx.role, pods.command
     fields = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
     if ctx.pairing is None and all(field is None for field in fields):
         return (pods, []) if ctx.nodes > 1 else _edit_commands(pods, [], [])
     transfer, findings = _plan_transfer(pods.leader, ctx, command)
-    is_decoder = ctx.pairing is not None and role.component_type is ComponentType.DECODER
-    if ctx.pairing is not None and is_decoder:
-        port = role.port or ctx.pairing.port
+    decoder_pairing = ctx.pairing if role.component_type is ComponentType.DECODER else None
+    if decoder_pairing is not None:
+        port = role.port or decoder_pairing.port
     else:
         port = find_serving_port(pods.leader.container, command, role.port)
-    plan = KvTransferPlan(port, port, connector=transfer.connector)
+    plan = KvTransferPlan(pool_port=port, engine_port=port, connector=transfer.connector)
     event_arguments, problems = _plan_events(ctx, command, port)
     findings += problems
     arguments = [*transfer.arguments, *event_arguments]
-    if is_decoder:
+    if decoder_pairing is not None:
         plan, port_arguments, problems = _plan_decoder(pods.leader, ctx, command, plan)
         arguments += port_arguments
         findings += problems
@@ -199,9 +201,11 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
     env: list[dict[str, Any]] = []
     ports: list[dict[str, Any]] = []
     if has_transfer and plan.connector is not None and plan.connector.side_channel is not None:
-        host, port_variable = plan.connector.side_channel
-        port = {"name": port_variable, "value": str(args.side_channel_port)}
-        env = [field_variable(host, "status.podIP"), port]
+        host_name, port_name = plan.connector.side_channel
+        env = [
+            field_variable(host_name, "status.podIP"),
+            {"name": port_name, "value": str(args.side_channel_port)},
+        ]
         ports = [{"name": "nixl", "containerPort": args.side_channel_port}]
     if ctx.role.kv_events is not None:
         env.append(field_variable(POD_IP_ENV, "status.podIP"))
@@ -233,7 +237,8 @@ def _plan_transfer(
     # `add_kv_offloading` sets the arguments of other engines.
     offloads_by_connector = engine is not None and engine.kv_cache.offloads_by_connector
     offloading = read_offloading(ctx.role) if offloads_by_connector else None
-    if engine is not None and isinstance(connector, str):  # the reason why it cannot be read
+    if engine is not None and isinstance(connector, str):
+        # The string is the reason why the connector cannot be read.
         message = f"{engine.kv_cache.transfer_flag} {connector}"
         unreadable = [error(ARGUMENTS_UNREADABLE, leader.command_path, message)]
         return Transfer(), unreadable if ctx.pairing or args or offloading else []
@@ -253,8 +258,9 @@ def _plan_transfer(
         cache, is_prefiller = engine.kv_cache, ctx.role.component_type is ComponentType.PREFILLER
         transfer = cache.build_transfer(command, args, offloading, is_prefiller=is_prefiller)
         return transfer, [finding.under(*field) for finding in transfer.findings]
-    is_disabled = args is not None  # as `args.enabled` is false here
-    if engine is not None and offloading is not None and (is_disabled or ctx.pairing is None):
+    if args is None and ctx.pairing is not None:
+        return Transfer(), []  # `check_kv_transfer` reports the missing connector
+    if engine is not None and offloading is not None:
         return engine.kv_cache.build_transfer(command, None, offloading), []
     return Transfer(), []
 
@@ -287,7 +293,8 @@ def _plan_decoder(
 ) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
     """Return the plan with the engine's port and sidecar, and the argument that sets the port."""
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
-    pool_port, user_port = plan.pool_port, find_serving_port(leader.container, command, None)
+    pool_port = plan.pool_port
+    user_port = find_serving_port(leader.container, command, None)
     user_sidecar = find_user_sidecar(leader.template, leader.name, pool_port)
     if user_sidecar is not None or not args.sidecar.enabled:
         plan = plan._replace(engine_port=args.engine_port or user_port, user_sidecar=user_sidecar)
@@ -318,6 +325,7 @@ def _plan_decoder(
 def _find_free_port(
     spec: Mapping[str, Any], pool_port: int, args: KvTransferArgs, command: EngineCommand
 ) -> int:
+    """Return the first of `port_count` successive ports that no container of the pod uses."""
     count = command.port_count
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     used = {
@@ -334,6 +342,7 @@ def _find_free_port(
 def _edit_commands(
     pods: RolePods, arguments: Sequence[Argument], worker_arguments: Sequence[Argument]
 ) -> tuple[RolePods, list[Finding]]:
+    """Set the leader's `arguments`, and `worker_arguments` of workers that run the engine."""
     leader, worker = pods.leader, pods.worker
     try:
         edited = edit_command(leader.command, arguments)
@@ -345,16 +354,18 @@ def _edit_commands(
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
     pods = pods.put(leader.with_command(edited))
     if worker is not None:
-        # Errors are ignored, because a worker may run only Ray.
-        pods = pods.put(worker.with_arguments(worker_arguments, "")[0])
+        # A worker may run only Ray, so an error is ignored and the worker stays as it is.
+        worker, _ = worker.with_arguments(worker_arguments, problem="")
+        pods = pods.put(worker)
     return pods, []
 
 
 def _move_ports(leader: Pod, plan: KvTransferPlan, added: Sequence[Mapping[str, Any]]) -> Pod:
     """Change a leader's ports and probes to the engine's new port, and declare more ports."""
-    built, host_network = dict(leader.container), leader.spec.get("hostNetwork") is True
+    container = dict(leader.container)
+    host_network = leader.spec.get("hostNetwork") is True
     ports: list[dict[str, Any]] = []
-    for port in built.get("ports") or ():
+    for port in container.get("ports") or ():
         moved = dict(port)
         if port.get("containerPort") in plan.moved_from:
             moved["containerPort"] = plan.engine_port
@@ -364,17 +375,17 @@ def _move_ports(leader: Pod, plan: KvTransferPlan, added: Sequence[Mapping[str, 
             ports.append(moved)
     ports += [dict(port) for port in added if not _has_port(ports, port)]
     if ports:
-        built["ports"] = ports
+        container["ports"] = ports
     for name in _PROBES:
-        if isinstance(built.get(name), Mapping):
-            built[name] = _move_port(built[name], plan)
-    lifecycle = built.get("lifecycle")
+        if isinstance(container.get(name), Mapping):
+            container[name] = _move_port(container[name], plan)
+    lifecycle = container.get("lifecycle")
     if isinstance(lifecycle, Mapping):
-        built["lifecycle"] = {
+        container["lifecycle"] = {
             hook: _move_port(handler, plan) if isinstance(handler, Mapping) else handler
             for hook, handler in lifecycle.items()
         }
-    return leader.with_container(lambda _: built)
+    return leader.with_container(lambda _: container)
 
 
 def _has_port(ports: list[dict[str, Any]], port: Mapping[str, Any]) -> bool:

@@ -142,11 +142,11 @@ class Pod:
     """A pod template before and after the passes.
 
     Attributes:
-        path: The field with the user's template.
+        path: The user's field with the template, such as `roles[0].template`.
         expanded_template: The user's template with the values of presets, `podLabels` and
             `podAnnotations`.
-        template: The template with the changes of the passes so far. A pass returns a new one, and
-            only appends to lists, so that the indexes of the user's items stay valid.
+        template: The template with the changes of the passes so far. A pass returns a new template
+            and only appends to lists, so that the indexes of the user's items stay valid.
         name: Name of the serving container.
         is_leader: Whether the leader uses it; before `split_worker_template` the workers may use it
             too.
@@ -401,7 +401,7 @@ Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 
 def reject_unknown_engine(at: Location, command: EngineCommand, more: str = "") -> Finding:
-    """Return the error for a field that needs a known engine; `more` ends the message."""
+    """Return the error for the field `at`, which needs a known engine; `more` ends the message."""
     message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
     return error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself{more}")
 
