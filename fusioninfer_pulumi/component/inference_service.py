@@ -63,8 +63,8 @@ class InferenceService(pulumi.ComponentResource):
     """A large language model served on Kubernetes.
 
     Creates PodGroups if the service is gang-scheduled, one LeaderWorkerSet per replica or role, and
-    the objects that route requests to their pods: a Service, or for a service with a router role an
-    endpoint picker, an InferencePool, an HTTPRoute and optionally a Gateway.
+    the objects that route requests to their pods. These are a Service, or if the service has a
+    router role, an endpoint picker, an InferencePool, an HTTPRoute and optionally a Gateway.
     """
 
     name: pulumi.Output[str]
@@ -81,7 +81,8 @@ class InferenceService(pulumi.ComponentResource):
     """Conditions and status of the roles, as of the last update or refresh."""
 
     plan: ServicePlan
-    """Pods, accelerators, gangs, names and findings. Only values of input Outputs are Outputs."""
+    """Pods, accelerators, gangs, names and findings. A value is an Output only if it was an Output
+    in `args`."""
 
     leader_worker_sets: dict[str, LeaderWorkerSet]
     """The LeaderWorkerSets by Kubernetes name: one per replica, or one per role."""
@@ -124,39 +125,43 @@ class InferenceService(pulumi.ComponentResource):
         """
         self.plan = _validate_and_plan(name, args)
         manifests = render(self.plan)
+        # Collisions with the services that the program has created before.
         collisions = get_program_services(opts).add(self.plan)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
         raise_errors(check_layout_switch(name, self.plan, get_stack_lws()), name)
-        known_lws = find_stack_lws(name, self.plan)
-        raise_errors(check_update(self.plan, manifests, known_lws), name)
-        existing = known_lws or {}
+        stack_lws = find_stack_lws(name, self.plan)
+        raise_errors(check_update(self.plan, manifests, stack_lws), name)
+        if stack_lws is None:
+            stack_lws = {}  # the state cannot be read
         super().__init__(TOKEN, name, build_recorded_inputs(self.plan), opts)
         collected = collected_services.get()
         if collected is not None:
+            # A command of the command line runs the program, and reports the findings itself.
             collected.append((name, self.plan))
         else:
             ignored = parse_ignored_rules(self.plan.meta.annotations)
             findings = [*self.plan.findings, *check_ignored_rules(ignored)]
             log_warnings(drop_ignored(findings, ignored), self)
             if pulumi.runtime.is_dry_run():
-                old_engines = [lws.engine for lws in existing.values() if lws.engine]
+                old_engines = [lws.engine for lws in stack_lws.values() if lws.engine]
                 comparison = UpdateComparison(old_engines, manifests, self.plan)
                 for line in describe_mixed_revisions(comparison):
                     pulumi.log.warn(line, self)
-        # Pulumi passes options such as `provider` to children, but not these two.
+        # Pulumi passes `provider` and other options to children, but not `depends_on` and
+        # `retain_on_delete`.
         child_options = pulumi.ResourceOptions(
             parent=self,
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
         )
-        self._children = Children(self, name, self.plan, manifests, existing, child_options)
+        self._children = Children(self, name, self.plan, manifests, stack_lws, child_options)
         self._set_object_attributes()
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
         observed_objects = self._children.observed_objects
         self.endpoint = self._compute_endpoint(observed_objects)
-        versions = {lws_name: lws.version for lws_name, lws in existing.items()}
+        versions = {lws_name: lws.version for lws_name, lws in stack_lws.items()}
         self.status = self._compute_status(observed_objects, versions)
         probe_endpoint(self, self.plan, self.endpoint, self._children.get_deadline)
         check_on_server(self, self.plan, self._children.is_yaml_only, log_warnings)
@@ -204,11 +209,12 @@ class InferenceService(pulumi.ComponentResource):
             return pulumi.Output.from_input("")
 
         def format_gateway_url(states: list[LiveObjects]) -> str:
-            ((name, registered),) = states[0].items()
-            live_gateway = find_latest(registered, states[1].get(name)) or {}
+            gateways, observed = states
+            # The Gateway may have got its address while the update waited.
+            (name,) = gateways
+            live_gateway = find_latest(gateways[name], observed.get(name)) or {}
             return endpoint_plan.format_gateway_url(live_gateway.get("status"))
 
-        # The Gateway may have got its address while the update waited.
         gateways = combine_live_objects(self._children.find_by_kind("Gateway"))
         return combine([gateways, observed_objects], list).apply(format_gateway_url)
 
@@ -224,14 +230,6 @@ class InferenceService(pulumi.ComponentResource):
             for name, resource in self._children.find_by_kind(kind.__name__).items()
         }
 
-        def compute_if_known(states: list[LiveObjects]) -> Any:
-            if pulumi.runtime.is_dry_run() and any(
-                read_version(states[0][name]["metadata"]) != version
-                for name, version in versions.items()
-            ):
-                return make_unknown_output()
-            return compute(*states)
-
         async def compute(registered: LiveObjects, observed: LiveObjects) -> ServiceStatus:
             live = {
                 name: find_latest(state, observed.get(name)) for name, state in registered.items()
@@ -240,6 +238,15 @@ class InferenceService(pulumi.ComponentResource):
             is_yaml_only = bool(await self._children.is_yaml_only.future())
             failures = await read_lws_failures(self, plan, lws, is_yaml_only=is_yaml_only)
             return compute_status(plan, live, failures)
+
+        def compute_if_known(states: list[LiveObjects]) -> Any:
+            registered, observed = states
+            if pulumi.runtime.is_dry_run() and any(
+                read_version(registered[name]["metadata"]) != version
+                for name, version in versions.items()
+            ):
+                return make_unknown_output()
+            return compute(registered, observed)  # `apply` awaits it
 
         return combine([combine_live_objects(objects), observed_objects], list).apply(
             compute_if_known
@@ -250,7 +257,7 @@ def build_recorded_inputs(plan: ServicePlan) -> dict[str, Any]:
     """Return the component's inputs in the stack, which policy packs and previews see.
 
     They are the fields that the user set, by their YAML names, with the resulting name, namespace,
-    replicas and GPUs. They describe the same service.
+    replicas and GPUs. A service with these fields has the same objects.
     """
     args = plan.provenance.spec
     # Pydantic would warn about Outputs.

@@ -33,7 +33,7 @@ collected_services: ContextVar[list[tuple[str, ServicePlan]] | None] = ContextVa
 
 def get_running_stack() -> Any:
     """Return an object whose lifetime is that of the running program; None outside of programs."""
-    # In the process of the component provider there is no root stack.
+    # The process of the component provider has no root resource.
     return pulumi.runtime.get_root_resource() or settings.get_monitor()
 
 

@@ -26,8 +26,8 @@ def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -
     """Return the services whose share of the route's requests grows.
 
     `before` has the percentage of each pool in the stack's state, None if the state has no route.
-    The service itself counts only if its route sent it a smaller share before, because a new
-    service gets no requests without the route.
+    The service itself counts only if the route in the state already names its pool: the requests of
+    a new service arrive only through the new route.
     """
     route = plan.routing.route if plan.routing is not None else None
     if route is None:
@@ -45,8 +45,10 @@ def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -
 
 def list_split_services(plan: ServicePlan) -> list[str]:
     """Return the services named in `split`."""
-    route = plan.routing.router.httproute if plan.routing is not None else None
-    return [share.service for share in (route.split if route is not None else None) or ()]
+    route_args = plan.routing.router.httproute if plan.routing is not None else None
+    if route_args is None or route_args.split is None:
+        return []
+    return [share.service for share in route_args.split]
 
 
 async def explain_unavailable_service(cluster: Cluster, service: str) -> str | None:

@@ -113,7 +113,8 @@ def read_observed(name: str) -> Observed:
     If the state has no component of that name (new or renamed), it is empty and `served` is None.
     """
     state = _get_state()
-    return (state.components.get(name) if state else None) or Observed(served=None)
+    observed = state.components.get(name) if state is not None else None
+    return observed if observed is not None else Observed(served=None)
 
 
 def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
@@ -132,7 +133,7 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     by_name: dict[str, list[StackLws]] = {}
     for state_lws in state.lws:
         component = state_lws.component
-        # The program has created the other component, or the state has it next to this one.
+        # The program has created the other component, or the state has both components.
         has_other_component = component not in ("", name) and (
             component in state.created or {component, name} <= state.components.keys()
         )
