@@ -21,7 +21,7 @@ from fusioninfer_capacity.fit.accelerators import ACCELERATORS  # noqa: E402  # 
 from fusioninfer_capacity.fit.architecture import Compressed, find_architecture  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.cache import CacheLayout, make_layout  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.compressed import CompressedLayout  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory, UnknownMemoryError  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.engines import GIB, SIZED_ENGINES, Memory, UnknownMemoryError  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.findings import check_fit  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.memory import fit, has_whole_encoders  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.weights import Split, split_stages  # noqa: E402  # likewise
@@ -143,7 +143,7 @@ def _divide_memory(log: Log, versioned: Log) -> Memory:
     sizes = command.parallelism
     assert sizes is not None, "logs have plain arguments"
     device = ACCELERATORS[log.get("gpu", "H100")]
-    return SIZED[log["engine"]].memory(command, device, model, sizes.tensor, sizes.tensor)
+    return SIZED_ENGINES[log["engine"]].memory(command, device, model, sizes.tensor, sizes.tensor)
 
 
 def text() -> str:

@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "capacity")]
 
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS  # noqa: E402  # by the line above
 from fusioninfer_capacity.fit.architecture import find_architecture  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.estimate import Estimates  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.estimate import StepTimeEstimates  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.load import Load, estimate_combined  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.memory import fit  # noqa: E402  # likewise
 from fusioninfer_pulumi.engines.engine_commands import read_command  # noqa: E402  # likewise
@@ -45,7 +45,7 @@ def estimate_rows(case: dict[str, Any]) -> list[dict[str, Any]]:
     architecture = find_architecture(model)
     assert architecture is not None, "cases are of models of the table"
     fitted = fit(read_command(container), architecture, ACCELERATORS[gpu])
-    times = Estimates(model, gpu, "vllm", tensor, 1)
+    times = StepTimeEstimates(model, gpu, "vllm", tensor, 1)
     rows = []
     for length, output, measured in case["results"]:
         # All pages sent 500 requests at once.

@@ -1,6 +1,6 @@
-"""Memory, sizes and placement for fusioninfer-pulumi.
+"""The capacity package for fusioninfer-pulumi.
 
-`fit` computes whether a model fits its accelerators, `size` proposes layouts, `placement` chooses
+`fit` estimates whether a model fits its accelerators, `size` proposes layouts, `placement` chooses
 node pools. `plugin` offers all three to the core.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Placement", "place", "read_inventory", "read_placement"]
 
-# Loaded on first use: a check of memory alone places nothing.
+# Loaded on first use, because checks of memory need none of them.
 _MODULES = {
     "Placement": "placement.result",
     "place": "placement.placing",

@@ -1,14 +1,14 @@
-"""Layouts with the replicas that a load needs, and the node pools where they fit."""
+"""Proposes layouts with the replicas for a load, and the node pool where they fit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_capacity.fit.estimate import Estimates, NotCoveredError
+from fusioninfer_capacity.fit.estimate import NotCoveredError, StepTimeEstimates
 from fusioninfer_capacity.fit.load import (
     Load,
-    Served,
+    ReplicaLoad,
     estimate_combined,
     estimate_decode,
     estimate_prefill,
@@ -37,20 +37,20 @@ class Proposal:
 
     Attributes:
         layout: The layout of each replica.
-        place: Their node pool.
+        place: The node pool of all replicas.
         replicas: Replicas that decode, or that prefill and decode.
         prefillers: Replicas that only prefill.
-        served: Load of one replica, None without load figures.
-        prefilled: Load of one prefiller.
-        source: Source of the times.
+        replica_load: Maximum load of one of `replicas`, None if no load was given.
+        prefiller_load: Maximum load of one of `prefillers`, None without them.
+        source: Source of the step times, None if no load was given.
     """
 
     layout: Layout
     place: Place
     replicas: int
     prefillers: int = 0
-    served: Served | None = None
-    prefilled: Served | None = None
+    replica_load: ReplicaLoad | None = None
+    prefiller_load: ReplicaLoad | None = None
     source: str | None = None
 
     @property
@@ -65,7 +65,7 @@ def propose(
     inventory: InventoryArgs | None,
     load: Load | None,
 ) -> Iterator[Proposal]:
-    """Yield layouts that fit, with replicas for the load; the fewest accelerators first."""
+    """Yield layouts that fit, with replicas for the load, else one; fewest accelerators first."""
     fitting = [layout for layout in candidates if layout.reason is None]
     if load is None:
         for layout in filter_sensible(fitting):
@@ -73,19 +73,19 @@ def propose(
             if place is not None:
                 yield Proposal(layout, place, 1)
         return
-    loaded: list[Proposal] = []
+    proposals: list[Proposal] = []
     reasons: list[str] = []
-    # Times are known only for a cache in the model's type, and for one copy.
+    # Step times are known only for a cache in the model's type, and for one copy.
     for layout in fitting:
-        if layout.small_cache or layout.copies > 1:
+        if layout.fp8_cache or layout.copies > 1:
             continue
         try:
-            loaded += _propose_for_load(request, layout, inventory, load)
+            proposals += _propose_for_load(request, layout, inventory, load)
         except NotCoveredError as problem:
             reasons.append(str(problem))
-    if not loaded and reasons:
+    if not proposals and reasons:
         raise NotCoveredError(reasons[0])
-    yield from sorted(loaded, key=lambda proposal: (proposal.accelerators, proposal.prefillers))
+    yield from sorted(proposals, key=lambda proposal: (proposal.accelerators, proposal.prefillers))
 
 
 def _propose_for_load(
@@ -94,7 +94,7 @@ def _propose_for_load(
     assert layout.fit is not None, "it fits"
     if layout.fit.tokens is None:
         return
-    times = Estimates(
+    times = StepTimeEstimates(
         request.name, request.accelerator.name, request.engine, layout.tensor, layout.nodes
     )
     max_requests = layout.fit.count_max_requests(load.input + load.output)
@@ -103,7 +103,7 @@ def _propose_for_load(
         count = combined.count_replicas(load.rate)
         place = _find_place(request, layout, inventory, count)
         if place is not None:
-            yield Proposal(layout, place, count, served=combined, source=times.source)
+            yield Proposal(layout, place, count, replica_load=combined, source=times.source)
     prefill, decode = estimate_prefill(times, load), estimate_decode(times, load, max_requests)
     if prefill is not None and decode is not None:
         prefillers, decoders = prefill.count_replicas(load.rate), decode.count_replicas(load.rate)
@@ -133,7 +133,7 @@ def count_replicas(pool: NodePoolArgs, layout: Layout) -> int:
 
 
 def find_pools(inventory: InventoryArgs | None, accelerator: str) -> list[NodePoolArgs]:
-    """Return pools with these accelerators, the cheapest first."""
+    """Return pools with an accelerator of this name, the cheapest first."""
     pools = inventory.pools if inventory is not None else []
     matching = [
         pool

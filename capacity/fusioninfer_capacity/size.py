@@ -1,4 +1,4 @@
-"""Command `size`: layouts of a model that fit accelerators, and a manifest or program of one."""
+"""Command `size`: the layouts with which a model fits, and a manifest or program with the first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusioninfer_capacity.fit.architecture import (
     load_models,
     read_config,
 )
-from fusioninfer_capacity.fit.engines import SIZED
+from fusioninfer_capacity.fit.engines import SIZED_ENGINES
 from fusioninfer_capacity.fit.estimate import NotCoveredError
 from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.roles import parse_accelerator
@@ -23,7 +23,7 @@ from fusioninfer_capacity.fit.sizing import (
     Layout,
     SizingRequest,
     add_copies,
-    add_small_caches,
+    add_fp8_caches,
     list_layouts,
 )
 from fusioninfer_capacity.proposals import Proposal, find_pools, propose
@@ -48,7 +48,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 
 
 class SizingError(Exception):
-    """The input cannot be sized; the text says why."""
+    """The arguments of `size` are invalid; the message says why."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,7 +101,7 @@ def size(options: argparse.Namespace) -> int:
         inventory = _read_inventory(options.inventory)
         request = _read_request(options, inventory)
         load = _read_load(options)
-        candidates = add_copies(request, add_small_caches(request, list_layouts(request)))
+        candidates = add_copies(request, add_fp8_caches(request, list_layouts(request)))
         candidates = _select_layout(options.layout, candidates)
         proposed = list(propose(request, candidates, inventory, load))
     except (SizingError, NotCoveredError) as problem:
@@ -116,14 +116,15 @@ def size(options: argparse.Namespace) -> int:
         )
         sys.stderr.write(f"fusioninfer-pulumi size: no layout fits: {reasons}\n")
         return 2
-    plain = [proposal for proposal in proposed
-             if not proposal.layout.small_cache and proposal.layout.copies == 1]  # fmt: skip
-    print_service(build_manifest(request, (plain or proposed)[0], inventory), options.output)
+    # Prefer layouts that need neither an FP8 cache nor data parallel copies.
+    simple = [proposal for proposal in proposed
+              if not proposal.layout.fp8_cache and proposal.layout.copies == 1]  # fmt: skip
+    print_service(build_manifest(request, (simple or proposed)[0], inventory), options.output)
     return 0
 
 
 def _select_layout(name: str | None, candidates: list[Layout]) -> list[Layout]:
-    """Return the layout with a name of `name_layout`; all layouts without a name."""
+    """Return the layout with a name such as `TP2 x DP4+EP`; all layouts if `name` is None."""
     if name is None:
         return candidates
     by_name = {"".join(name_layout(layout).lower().split()): layout for layout in candidates}
@@ -137,7 +138,6 @@ def _select_layout(name: str | None, candidates: list[Layout]) -> list[Layout]:
 def _read_inventory(path: str | None) -> InventoryArgs | None:
     if path is None:
         return None
-
     try:
         return load_inventory(path)
     except OSError as problem:
@@ -232,7 +232,7 @@ def build_manifest(
                  ("decode", "decoder", proposal.replicas)]  # fmt: skip
     roles += [_build_role(request, proposal, inventory, *kind) for kind in kinds]
     uri = f"hf://{request.name}"
-    # A name taken from a folder is not always one of a repository.
+    # If the name is that of a folder, it may not be valid on Hugging Face.
     model: dict[str, Any] = {"uri": uri if parse_model_uri(uri) else f"hf://organization/{name}"}
     if is_gated(request.name):
         model["tokenSecret"] = {"name": "hugging-face", "key": "token"}
@@ -254,7 +254,7 @@ def _build_role(
     kind: str,
     replicas: int,
 ) -> dict[str, Any]:
-    """Return a role with a generated container; its template has only what differs."""
+    """Return a role whose container is generated; its template has only additions to that."""
     layout, pool = proposal.layout, proposal.place.pool
     role: dict[str, Any] = {"name": name, "componentType": kind, "replicas": replicas}
     role["accelerator"] = request.accelerator.name
@@ -267,7 +267,7 @@ def _build_role(
             role["parallelism"]["dataLocal"] = layout.copies // layout.nodes
     if layout.has_expert_parallelism:
         role["parallelism"]["expert"] = True
-    connector = SIZED[request.engine].proposal.connector
+    connector = SIZED_ENGINES[request.engine].proposal.connector
     if proposal.prefillers and connector != NIXL:
         role["kvTransfer"] = {"connector": connector}
     container: dict[str, Any] = {}
@@ -276,7 +276,7 @@ def _build_role(
         if request.length is not None
         else []
     )
-    words += SIZED[request.engine].small_cache if layout.small_cache else ()
+    words += SIZED_ENGINES[request.engine].fp8_cache if layout.fp8_cache else ()
     if words:
         container["args"] = words
     if pool is not None and pool.resource and pool.resource != _GPU:

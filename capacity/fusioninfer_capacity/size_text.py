@@ -14,7 +14,7 @@ from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.sizing import Layout, SizingRequest, list_layouts
 from fusioninfer_capacity.proposals import Proposal
 
-#: Maximum number of proposals to print; the others need as many accelerators or more.
+#: Maximum number of proposals to print.
 _MAX_ROWS = 8
 #: Summary of `docs/reference/accuracy.md`; a test compares them.
 _ACCURACY = "14 published throughputs, estimates were between 24 % too low and 90 % too high."
@@ -25,7 +25,7 @@ def name_layout(layout: Layout) -> str:
     """Return the name of a layout, such as `TP8+EP x PP2 (2 nodes), FP8 cache`, `TP2 x DP4+EP`."""
     experts = "+EP" if layout.has_expert_parallelism else ""
     nodes = f" ({layout.nodes} nodes)" if layout.nodes > 1 else ""
-    cache = ", FP8 cache" if layout.small_cache else ""
+    cache = ", FP8 cache" if layout.fp8_cache else ""
     if layout.copies > 1:
         return f"TP{layout.tensor} x DP{layout.copies}{experts}{nodes}{cache}"
     stages = f" x PP{layout.stages}" if layout.stages > 1 else ""
@@ -38,7 +38,7 @@ def render_proposals(
     proposals: Sequence[Proposal],
     load: Load | None,
 ) -> Iterator[str | Table]:
-    """Yield the basis of the estimate, the proposals, and why others are not proposed."""
+    """Yield the basis of the estimate, the proposals, and why other layouts are not proposed."""
     yield from _render_header(request, candidates, proposals, load)
     yield ""
     if proposals:
@@ -84,7 +84,7 @@ def _render_header(
 
 
 def _build_rows(proposals: Sequence[Proposal], load: Load | None) -> list[dict[str, str]]:
-    """Return the rows; a column marks the uncertain ones if rows differ in that."""
+    """Return the rows; an extra column marks uncertain rows if not all have the same doubt."""
     rows = [_build_row(proposal, load) for proposal in proposals]
     if len({_get_doubt(proposal) for proposal in proposals}) > 1:
         for row, proposal in zip(rows, proposals, strict=True):
@@ -93,7 +93,7 @@ def _build_rows(proposals: Sequence[Proposal], load: Load | None) -> list[dict[s
 
 
 def _render_notes(proposals: Sequence[Proposal]) -> Iterator[str]:
-    """Yield why rows are uncertain, and an explanation of DP."""
+    """Yield why rows are uncertain if their doubts differ, and an explanation of DP."""
     doubts: dict[str | None, list[str]] = {}
     for proposal in proposals:
         doubts.setdefault(_get_doubt(proposal), []).append(name_layout(proposal.layout))
@@ -128,14 +128,14 @@ def _build_row(proposal: Proposal, load: Load | None) -> dict[str, str]:
 
 
 def _build_rates(proposal: Proposal) -> dict[str, str]:
-    if proposal.served is None:
+    if proposal.replica_load is None:
         return {}
-    first = proposal.prefilled or proposal.served
-    rate = proposal.served.rate * proposal.replicas
-    if proposal.prefilled is not None:
-        rate = min(rate, proposal.prefilled.rate * proposal.prefillers)
+    first = proposal.prefiller_load or proposal.replica_load
+    rate = proposal.replica_load.rate * proposal.replicas
+    if proposal.prefiller_load is not None:
+        rate = min(rate, proposal.prefiller_load.rate * proposal.prefillers)
     low, high = first.ttft
-    low_tpot, high_tpot = proposal.served.tpot
+    low_tpot, high_tpot = proposal.replica_load.tpot
     return {
         "REQUESTS/S": f"{rate:.2f}",
         "TTFT": f"{low:.2f}-{high:.2f}s",
@@ -194,7 +194,7 @@ def _explain_heavy(heavy: Sequence[Layout]) -> str:
     fits = [layout.fit for layout in heavy if layout.fit is not None]
     names = ", ".join(name_layout(layout) for layout in heavy)
     sizes = ", ".join(f"{(fit.weights + fit.overhead) / GIB:.1f}" for fit in fits)
-    usable = min(fit.share for fit in fits) / GIB
+    usable = min(fit.usable for fit in fits) / GIB
     return f"not {names}: weights and engine need {sizes} GiB, each GPU has {usable:.1f} GiB usable"
 
 

@@ -1,4 +1,4 @@
-"""The smallest layout of a model, for roles that do not set `gpus`."""
+"""Finds the smallest layout of a model, for roles that do not set `gpus`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def find_smallest_layout(
     length: int | None,
     arguments: Sequence[str] = (),
 ) -> SmallestLayout | str:
-    """Return the layout with the fewest accelerators, on nodes of 8, or a reason why there is none.
+    """Return the layout with the fewest accelerators, on nodes of 8, or why no layout fits.
 
     `arguments` are the engine's arguments other than its sizes.
     """
@@ -72,7 +72,7 @@ def find_smallest_layout(
 
 
 def _find_rank_tensor_size(request: SizingRequest, nodes: int) -> int | None:
-    """Return the tensor size of the data parallel layout on these nodes with the most tokens."""
+    """Return the tensor size of the smallest data parallel layout on these nodes."""
     if nodes == 1:
         return None
     copies = [

@@ -23,7 +23,7 @@ from fusioninfer_capacity.fit.shapes import find_problems
 from fusioninfer_capacity.fit.sizing import (
     SizingRequest,
     add_copies,
-    add_small_caches,
+    add_fp8_caches,
     build_command,
     list_layouts,
 )
@@ -231,7 +231,7 @@ def test_8_bit_cache_is_in_manifest_only_if_selected(
     request = SizingRequest(
         "Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], per_node=1, max_nodes=1
     )
-    small = add_small_caches(request, list_layouts(request))[0]
+    small = add_fp8_caches(request, list_layouts(request))[0]
     path = tmp_path / "sized.yaml"
     proposal = Proposal(small, Place(None, None), 1)
     path.write_text(yaml.safe_dump(sizing.build_manifest(request, proposal,
@@ -368,7 +368,7 @@ class Times:
 def test_a_load_chooses_replicas_and_roles(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(proposals, "Estimates", Times)
+    monkeypatch.setattr(proposals, "StepTimeEstimates", Times)
     within = ("--ttft", "1s", "--tpot", "20ms", "--max-model-len", "8192")
     wanted = ("Qwen/Qwen3-32B", "--accelerator", "H100", *LOADED, *within)
     status, text, _ = run(capsys, *wanted)
@@ -440,7 +440,7 @@ def test_copies_that_share_experts_are_layouts(
 def test_shared_uncertainty_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Also if layouts that are not listed are uncertain for another reason."""
     _, text, _ = run(capsys, "deepseek-ai/DeepSeek-V4-Pro", "--accelerator", "H200")
-    assert "Uncertain: no start-up with its activations is on record" in text.splitlines()
+    assert "Uncertain: no start-up log with its activations is published" in text.splitlines()
     assert text.lower().count("uncertain") == 1
 
 

@@ -1,8 +1,8 @@
 """Accelerators: the memory that is available on each, and their names on clouds and nodes.
 
-The memory in the table is what the driver reports to PyTorch (`torch.cuda.mem_get_info`), in GiB:
-less than the name suggests. It is from a startup log if the source is one, else what `nvidia-smi`
-(or the node label `nvidia.com/gpu.memory`) lists minus 0.5 GiB that the driver keeps.
+The table has the GiB that the driver reports to PyTorch (`torch.cuda.mem_get_info`), which are
+fewer than the name suggests. Sources with MiB are from `nvidia-smi` or the node label
+`nvidia.com/gpu.memory`: 0.5 GiB, which the driver keeps, is subtracted from them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RTX-4090     | 23.52  | vLLM 0.28.0's log                | NVIDIA-GeForce-RTX-40
 RTX-3090     | 23.58  | vllm-project/vllm#10517          | NVIDIA-GeForce-RTX-3090                |                                        |
 RTX-A6000    | 47.5   | vLLM 0.9.2's log                 | NVIDIA-RTX-A6000                       |                                        |
 RTX-A5000    | 23.55  | nvidia-smi 24564 MiB             | NVIDIA-RTX-A5000                       |                                        |
-MI300X       | 191.98 | vLLM's refusals on full ones     | AMD_Instinct_MI300X_OAM AMD_Instinct_MI300X |                                   | Standard_ND96isr_MI300X_v5
+MI300X       | 191.98 | vLLM's errors on full devices    | AMD_Instinct_MI300X_OAM AMD_Instinct_MI300X |                                   | Standard_ND96isr_MI300X_v5
 MI325X       | 255.98 | as MI300X and MI355X             | AMD_Instinct_MI325_OAM AMD_Instinct_MI325X  |                                   |
 MI355X       | 287.98 | SemiAnalysisAI/InferenceX#2522   | AMD_Instinct_MI355X_OAM AMD_Instinct_MI355X |                                   |
 """  # noqa: E501  # a table
@@ -95,7 +95,7 @@ def find_by_labels(labels: Mapping[str, str]) -> Accelerator | None:
         # AWS instance types have their size after the dot; Azure's are listed in full.
         name = name or _INSTANCES.get(kind) or _INSTANCES.get(f"{kind.partition('.')[0]}.")
     for label in _NAME_LABELS:
-        # An A100 may have either memory.
+        # The name A100 stands for both 40 GB and 80 GB.
         labeled = labels.get(label, "").upper()
         name = name or (labeled if labeled in ACCELERATORS and labeled != "A100" else None)
     if name is not None:
@@ -108,7 +108,7 @@ def find_by_labels(labels: Mapping[str, str]) -> Accelerator | None:
 
 
 def find_by_name(name: str) -> Accelerator | None:
-    """Return the accelerator with a name of the table, of a product or of a cloud."""
+    """Return the accelerator by its name in the table, its product name or a cloud's name."""
     plain = _normalize(name)
     for table in (_PRODUCTS, _GKE):
         for product, accelerator in table.items():

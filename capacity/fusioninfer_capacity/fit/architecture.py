@@ -1,6 +1,6 @@
 """The parts of a model's `config.json` that determine the memory of its weights and KV cache.
 
-Only known architectures are read; for any other config the error has the reason.
+Only known architectures are read; for other configs `UnknownArchitectureError` has the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Config = Mapping[str, Any]
 
 
 class UnknownArchitectureError(Exception):
-    """A config has an unknown part; the text names it."""
+    """A config is not supported; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Part:
     """Weights of one layer that are stored and split alike.
 
     Attributes:
-        name: Their module, as checkpoints name it in lists of modules that are not quantized.
-        split: Whether tensor parallelism splits them; otherwise every rank has a full copy.
-        expert: Whether they are routed experts, which expert parallelism distributes.
-        heads: Maximum number of pieces into which they are split; None for any number.
+        name: Module of the weights, by which a quantization config may exclude it.
+        split: Whether tensor parallelism splits the weights; otherwise every rank has a full copy.
+        expert: Whether these are routed experts, which expert parallelism distributes.
+        heads: Maximum number of pieces, because heads are not split; None without a maximum.
         bits: Bits per parameter if the checkpoint's format does not apply, else None.
         width: Width of a feed-forward layer or of one expert, which ranks divide; else None.
-        tile: Multiple to which a rank's share of that width is padded.
+        tile: Multiple to which the width that a rank gets is padded.
     """
 
     name: str
@@ -56,16 +56,16 @@ class Cache:
         width: Elements of a token in one head, keys and values together.
         window: Tokens of a sliding window, None if all tokens are kept.
         latent: Whether the layer has multi-head latent attention.
-        index: Further bytes per token, for the index of sparse attention; 0 without one.
-        packed: Bytes per token of an 8-bit cache; None if that is one byte per element.
+        indexer: Further bytes per token, for the indexer of sparse attention; 0 without one.
+        scaled_bytes: Bytes per token of an 8-bit cache with scales; None if it has no scales.
     """
 
     heads: int
     width: int
     window: int | None = None
     latent: bool = False
-    index: int = 0
-    packed: int | None = None
+    indexer: int = 0
+    scaled_bytes: int | None = None
 
     def count_elements(self, tensor: int) -> int:
         """Return the elements of one token that each rank keeps."""
@@ -73,9 +73,9 @@ class Cache:
 
     def count_bytes(self, tensor: int, bits: int) -> int:
         """Return the bytes of one token that each rank keeps."""
-        if self.packed is not None and bits == 8:
-            return self.packed + self.index
-        return self.count_elements(tensor) * bits // 8 + self.index
+        if self.scaled_bytes is not None and bits == 8:
+            return self.scaled_bytes + self.indexer
+        return self.count_elements(tensor) * bits // 8 + self.indexer
 
 
 #: A layer without attention.
@@ -89,7 +89,7 @@ class State:
     Attributes:
         convolution: Elements of its convolution, in the type of the model.
         recurrent: Elements of its recurrent state.
-        recurrent_bits: Bits of each of these.
+        recurrent_bits: Bits of an element of the recurrent state.
     """
 
     convolution: int
@@ -109,15 +109,15 @@ class Compressed:
         ratio: Tokens that one latent represents; 0 if only the window is kept.
         window: Tokens whose separate latents are kept.
         width: Elements of a latent.
-        rope: How many of these encode positions; they are stored in 16 bits.
-        index: Elements of the index of a latent, 0 without one.
+        rope: Number of these elements that encode positions; they are stored in 16 bits.
+        indexer: Elements per latent that the layer's indexer keeps, 0 without an indexer.
     """
 
     ratio: int
     window: int
     width: int
     rope: int
-    index: int
+    indexer: int
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ class Architecture(ModelShape):
     """The properties of a model that determine its memory.
 
     Attributes:
-        embedding: Parameters of the token embedding, which is also the head if `tied`.
-        tied: Whether embedding and head are one.
+        embedding: Parameters of the token embedding.
+        tied: Whether the head uses the weights of the embedding.
         longest: Tokens of the longest sequence; None if the config has none.
         limit: Maximum length that engines accept by default; None if the config has none.
         heads: Attention heads, and key-value heads; 0 if the config has none.
@@ -162,7 +162,7 @@ class Architecture(ModelShape):
             part.parameters
             for layer in self.layers
             for part in layer.parts
-            if not part.name.endswith(".absorbed")  # a copy
+            if not part.name.endswith(".absorbed")  # a copy of `kv_b_proj`
         )
         return in_layers + self.embedding * (1 if self.tied else 2) + self.vision
 
@@ -196,8 +196,8 @@ def read_config(config: Config) -> Architecture:
     """
     text = _rename_keys(_find_text_config(config))
     kind = str(text.get("model_type") or config.get("model_type"))
-    read = _FAMILIES.get(kind)
-    if read is None:
+    read_layer = _FAMILIES.get(kind)
+    if read_layer is None:
         near = get_close_matches(kind, _FAMILIES, n=1, cutoff=0.7)
         hint = (
             f"; if its layers are the same as in {near[0]}, set model_type to that" if near else ""
@@ -216,7 +216,7 @@ def read_config(config: Config) -> Architecture:
     if count > _MAX_LAYERS:
         raise UnknownArchitectureError(f"{count} layers are more than {_MAX_LAYERS}")
     hidden, vocabulary = _read(text, "hidden_size"), _read(text, "vocab_size")
-    layers = tuple(read(text, index) for index in range(count))
+    layers = tuple(read_layer(text, index) for index in range(count))
     tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", _is_tied(kind))))
     dtype = str(text.get("dtype") or text.get("torch_dtype") or config.get("dtype")
                 or config.get("torch_dtype") or "bfloat16")  # fmt: skip
@@ -263,7 +263,7 @@ def _find_text_config(config: Config) -> Config:
     return config
 
 
-#: Keys of Step-3.5 and 3.7, and the names of other families for them.
+#: Keys in configs of Step-3.5 and Step-3.7, and the same keys in other families' configs.
 _KEYS = {
     "num_attention_groups": "num_key_value_heads",
     "moe_num_experts": "num_experts",
@@ -445,12 +445,12 @@ def _read_mixture(text: Config, index: int) -> Layer:
     width = _read(text, "moe_intermediate_size", "intermediate_size")
     shared = int(text.get("shared_expert_intermediate_size") or 0)
     shared += int(text.get("n_shared_experts") or text.get("num_shared_experts") or 0) * width
-    plain = index < int(text.get("first_k_dense_replace") or 0)
-    plain |= index in (text.get("mlp_only_layers") or ())
+    is_dense = index < int(text.get("first_k_dense_replace") or 0)
+    is_dense |= index in (text.get("mlp_only_layers") or ())
     step = int(text.get("decoder_sparse_step") or 1)
-    plain |= (index + 1) % step != 0
+    is_dense |= (index + 1) % step != 0
     parts = [*_make_attention(text), _make_norms(text)]
-    if plain:
+    if is_dense:
         parts.append(_make_mlp(text, _read(text, "intermediate_size")))
     else:
         parts += _make_experts(text, count, width, shared)
@@ -497,23 +497,23 @@ def _make_latent_attention(text: Config) -> Iterator[Part]:
         yield Part("self_attn.q_b_proj", queries * heads * (nope + rope))
     else:
         yield Part("self_attn.q_proj", hidden * heads * (nope + rope))
-    back = rank * heads * (nope + value)
+    up_projection = rank * heads * (nope + value)
     yield Part("self_attn.kv_a_proj_with_mqa", hidden * (rank + rope), split=False)
-    yield Part("self_attn.kv_b_proj", back)
-    yield Part("self_attn.kv_b_proj.absorbed", back, bits=16)
+    yield Part("self_attn.kv_b_proj", up_projection)
+    yield Part("self_attn.kv_b_proj.absorbed", up_projection, bits=16)
     yield Part("self_attn.o_proj", heads * value * hidden)
 
 
 def _read_latent(text: Config, index: int) -> Layer:
-    """Return a layer of latent attention; routed experts follow the first dense layers."""
+    """Return a layer of latent attention; layers after the first dense ones have experts."""
     parts = [_make_norms(text), *_make_latent_attention(text)]
     hidden, queries = _read(text, "hidden_size"), text.get("q_lora_rank")
     rank, rope = _read(text, "kv_lora_rank"), _read(text, "qk_rope_head_dim")
     sparse = text.get("index_topk")
     if sparse:
         width, head_count = _read(text, "index_head_dim"), _read(text, "index_n_heads")
-        indexer = hidden * width + int(queries or hidden) * width * head_count + hidden * head_count
-        parts.append(Part("self_attn.indexer.wq_b", indexer, split=False))
+        weights = hidden * width + int(queries or hidden) * width * head_count + hidden * head_count
+        parts.append(Part("self_attn.indexer.wq_b", weights, split=False))
     count = text.get("n_routed_experts")
     frequency = int(text.get("moe_layer_freq") or 1)
     first = int(text.get("first_k_dense_replace") or 0)
@@ -524,13 +524,14 @@ def _read_latent(text: Config, index: int) -> Layer:
         )
     else:
         parts.append(_make_mlp(text, _read(text, "intermediate_size")))
-    index_bytes = int(text.get("index_head_dim") or 0) + _INDEX_SCALE if sparse else 0
-    # vLLM's and SGLang's format of 8 bits: 512 elements, 4 scales, and 64 elements in 16 bits.
-    packed = rank + rank // 128 * 4 + 2 * rope if sparse else None
-    return Layer(tuple(parts), Cache(1, rank + rope, latent=True, index=index_bytes, packed=packed))
+    indexer = int(text.get("index_head_dim") or 0) + _INDEX_SCALE if sparse else 0
+    # 8-bit format of vLLM and SGLang: 512 elements, 4 scales, and 64 elements in 16 bits.
+    scaled = rank + rank // 128 * 4 + 2 * rope if sparse else None
+    cache = Cache(1, rank + rope, latent=True, indexer=indexer, scaled_bytes=scaled)
+    return Layer(tuple(parts), cache)
 
 
-#: Bytes of the scale of an index, whose elements are stored in 8 bits.
+#: Bytes of the scale of an indexer's key, whose elements are stored in 8 bits.
 _INDEX_SCALE = 4
 
 
@@ -574,10 +575,7 @@ def _make_delta_state(text: Config) -> State:
 
 
 def _read_nemotron_h(text: Config, index: int) -> Layer:
-    """Return one of Mamba-2, attention, a feed-forward layer or experts, as the pattern says.
-
-    Neither experts nor feed-forward layers have gates.
-    """
+    """Return a layer of Mamba-2, attention, ungated feed-forward or ungated experts."""
     pattern = text.get("layers_block_type") or str(text.get("hybrid_override_pattern") or "")
     kind = _BLOCKS.get(pattern[index], pattern[index]) if index < len(pattern) else ""
     hidden = _read(text, "hidden_size")
@@ -723,25 +721,22 @@ def _read_minimax_m3(text: Config, index: int) -> Layer:
     head_count, width = _read(sparse, "sparse_num_index_heads"), _read(sparse, "sparse_index_dim")
     parts.append(Part("self_attn.index_q_proj", hidden * head_count * width, heads=head_count))
     parts.append(Part("self_attn.index_k_proj", hidden * width, split=False))
-    return Layer(tuple(parts), Cache(kv, 2 * head, index=2 * width))
+    return Layer(tuple(parts), Cache(kv, 2 * head, indexer=2 * width))
 
 
 def _read_kimi_linear(text: Config, index: int) -> Layer:
-    """Return a layer of Kimi-K3: latent attention, or a state of fixed size.
-
-    Its routed experts work on a narrower latent.
-    """
+    """Return a layer of Kimi-K3: latent attention, or a state of fixed size."""
     linear = text.get("linear_attn_config") or {}
     hidden = _read(text, "hidden_size")
     parts = [_make_norms(text)]
-    kept_state: Cache | State
+    layer_cache: Cache | State
     if index + 1 in linear["full_attn_layers"]:
         parts += _make_latent_attention(text)
         if text.get("mla_use_output_gate"):
             value = _read(text, "num_attention_heads") * _read(text, "v_head_dim")
             parts.append(Part("self_attn.g_proj", hidden * value))
         width = _read(text, "kv_lora_rank") + _read(text, "qk_rope_head_dim")
-        kept_state = Cache(1, width, latent=True)
+        layer_cache = Cache(1, width, latent=True)
     else:
         heads, head = _read(linear, "num_heads"), _read(linear, "head_dim")
         kernel, inner = _read(linear, "short_conv_kernel_size"), heads * head
@@ -752,10 +747,10 @@ def _read_kimi_linear(text: Config, index: int) -> Layer:
             Part("self_attn.conv1d", 3 * inner * kernel, bits=32),
             Part("self_attn.o_proj", hidden * inner),
         ]
-        kept_state = State(3 * inner * (kernel - 1), inner * head, 32)
+        layer_cache = State(3 * inner * (kernel - 1), inner * head, 32)
     if not _has_experts(text, index):
         parts.append(_make_mlp(text, _read(text, "intermediate_size")))
-        return Layer(tuple(parts), kept_state)
+        return Layer(tuple(parts), layer_cache)
     latent, width = text.get("routed_expert_hidden_size"), _read(text, "moe_intermediate_size")
     shared = int(text.get("num_shared_experts") or 0) * width
     routed = {**text, "hidden_size": latent or hidden}
@@ -766,11 +761,11 @@ def _read_kimi_linear(text: Config, index: int) -> Layer:
         parts.append(Part("mlp.routed_expert_down_proj", 2 * hidden * latent, split=False))
     if shared:
         parts.append(Part("mlp.shared_experts.up_proj", 3 * hidden * shared, width=shared))
-    return Layer(tuple(parts), kept_state)
+    return Layer(tuple(parts), layer_cache)
 
 
 def _read_deepseek_v4(text: Config, index: int) -> Layer:
-    """Return a layer of low-rank queries, keys and outputs, with compressors of its cache."""
+    """Return a layer with low-rank queries, keys and outputs, and a compressor of its cache."""
     hidden, heads = _read(text, "hidden_size"), _read(text, "num_attention_heads")
     head, queries = _read(text, "head_dim"), _read(text, "q_lora_rank")
     outputs, groups = _read(text, "o_lora_rank"), _read(text, "o_groups")
@@ -786,9 +781,9 @@ def _read_deepseek_v4(text: Config, index: int) -> Layer:
     ]
     ratio = text["compress_ratios"][index]
     if ratio > 1:
-        overlap = 2 if ratio == _INDEXED else 1
+        overlap = 2 if ratio == _INDEXED_RATIO else 1
         parts.append(Part("attn.compressor", 2 * overlap * hidden * head, split=False, bits=16))
-    if ratio == _INDEXED:
+    if ratio == _INDEXED_RATIO:
         width, head_count = _read(text, "index_head_dim"), _read(text, "index_n_heads")
         parts.append(Part("attn.indexer.wq_b", queries * width * head_count, split=False))
         weights = hidden * head_count + 4 * hidden * width
@@ -801,18 +796,18 @@ def _read_deepseek_v4(text: Config, index: int) -> Layer:
         # FP8 blocks apply only to the other layers.
         in_fp4 = part.expert and text.get("expert_dtype", "fp4") == "fp4"
         parts.append(replace(part, bits=bits, width=None) if in_fp4 else part)
-    kept_state = Compressed(
+    layer_cache = Compressed(
         ratio if ratio > 1 else 0,
         _read(text, "sliding_window"),
         head,
         _read(text, "qk_rope_head_dim"),
-        _read(text, "index_head_dim") if ratio == _INDEXED else 0,
+        _read(text, "index_head_dim") if ratio == _INDEXED_RATIO else 0,
     )
-    return Layer(tuple(parts), kept_state)
+    return Layer(tuple(parts), layer_cache)
 
 
-#: Tokens that layers with an index compress into one.
-_INDEXED = 4
+#: Compression ratio (tokens per latent) of layers with an indexer.
+_INDEXED_RATIO = 4
 
 
 _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
@@ -846,12 +841,12 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
     "llama4_text": _read_llama4,
 }  # fmt: skip
 
-#: Families whose layers are from the sources of vLLM 0.32.0, and why their memory is uncertain.
+#: Model types read from the sources of vLLM 0.32.0 only, and why their memory is uncertain.
 _DOUBTS: Mapping[str, str] = {
     **dict.fromkeys(
         ("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "step3p5", "step3p7", "mistral4",
          "mimo_v2_flash", "kimi_linear", "hy_v3"),
-        "no start-up of its family is on record",
+        "no start-up log of its model family is published",
     ),
-    "deepseek_v4": "no start-up with its activations is on record",
+    "deepseek_v4": "no start-up log with its activations is published",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Capacity of a KV cache in tokens and sequences."""
+"""The memory of sequences in the KV cache of one accelerator."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _POOL_RATIO = 0.8
 #: SGLang's `--mamba-full-memory-ratio`: bytes of the pool of states for each byte of the KV cache.
 _STATE_RATIO = 0.9
 
+#: Layers with equal values have the same kind of cache.
 Kind = Cache | State
 
 
@@ -37,7 +38,7 @@ class CacheLayout:
 
     @property
     def token_bytes(self) -> int:
-        """Bytes of a token that all layers keep."""
+        """Bytes of a token in all layers."""
         return sum(self._count_bytes(kind) * count for kind, count in self._caches)
 
     def measure_sequence(self, length: int) -> float:
@@ -49,13 +50,13 @@ class CacheLayout:
         if not self._groups:
             block = self.memory.block
             return -(-length // block) * block * self.token_bytes
-        return self._count_pages(length) * self._page
+        return self._count_pages(length) * self._page_bytes
 
     def count_requests(self, available: int, length: int) -> float:
         """Return the number of sequences of a length that fit."""
         if self._groups and not self._has_pools:
             # Only whole pages count, because pages are large if layers keep states.
-            return max(0, available) // self._page / self._count_pages(length)
+            return max(0, available) // self._page_bytes / self._count_pages(length)
         return available / self.measure_sequence(length)
 
     def _count_pages(self, length: int) -> int:
@@ -64,7 +65,7 @@ class CacheLayout:
         pages = 0
         for kind, groups in self._groups[1]:
             if isinstance(kind, State):
-                pages += groups * self.memory.states
+                pages += groups * self.memory.state_pages
                 continue
             block = self._count_page_tokens(kind)
             tokens = length
@@ -74,27 +75,27 @@ class CacheLayout:
         return pages
 
     @property
-    def _page(self) -> int:
+    def _page_bytes(self) -> int:
         """Bytes of a page in all layers of a group."""
         assert self._groups is not None, "checked by the caller"
         widest = max(self._count_bytes(kind) for kind, _ in self._caches)
-        return self._groups[0] * self._widest_block_tokens * widest
+        return self._groups[0] * self._widest_page_tokens * widest
 
     def _count_page_tokens(self, kind: Cache) -> int:
-        """Return the tokens in a page of a kind: more if its tokens have fewer bytes."""
+        """Return the tokens in a page of a kind; pages of all kinds have the same bytes."""
         widest = max(self._count_bytes(kind_of_layer) for kind_of_layer, _ in self._caches)
-        return self._widest_block_tokens * (widest // self._count_bytes(kind))
+        return self._widest_page_tokens * (widest // self._count_bytes(kind))
 
     @property
-    def _widest_block_tokens(self) -> int:
-        """Widest tokens in a page, which can hold a state (vLLM's `_align_hybrid_block_size`)."""
+    def _widest_page_tokens(self) -> int:
+        """Tokens in a page of the widest kind; it can hold a state (`_align_hybrid_block_size`)."""
         block = self.memory.block
         if not self._states:
             return block
         widest = max(self._count_bytes(kind) for kind, _ in self._caches)
         largest = max(self._count_bytes(kind) for kind, _ in self._states)
-        latent = any(kind.latent for kind, _ in self._caches)
-        aligned = _ALIGNED_LATENT if latent else _ALIGNED
+        has_latents = any(kind.latent for kind, _ in self._caches)
+        aligned = _ALIGNED_LATENT if has_latents else _ALIGNED
         return max(block, -(-largest // (aligned * widest)) * aligned)
 
     def _count_bytes(self, kind: Kind) -> int:
@@ -135,11 +136,11 @@ class CacheLayout:
             return None  # layers of any size form one group (`UniformTypeKVCacheSpecs`)
         counts = [count for _, count in self.kinds]
         smallest, largest = min(counts), max(counts)
-        size = largest if largest < smallest * self.memory.close else smallest
+        size = largest if largest < smallest * self.memory.close_factor else smallest
         return size, [(kind, -(-count // size)) for kind, count in self.kinds]
 
 
-#: Page sizes are multiples of these tokens if layers keep states, without and with latents.
+#: If layers keep states, tokens in a page are a multiple of this: without and with latents.
 _ALIGNED, _ALIGNED_LATENT = 16, 128
 
 
@@ -151,14 +152,15 @@ def make_layout(
     if compressed:
         return CompressedLayout(tuple(compressed), memory)
     all_kinds = [layer.cache for layer in layers if not isinstance(layer.cache, Compressed)]
-    if not memory.packs:
+    if not memory.has_latent_scales:
         all_kinds = [
-            replace(kind, packed=None) if isinstance(kind, Cache) else kind for kind in all_kinds
+            replace(kind, scaled_bytes=None) if isinstance(kind, Cache) else kind
+            for kind in all_kinds
         ]
     kinds: Counter[Kind] = Counter(filter(_has_cache, all_kinds))
-    caches = [kind for kind in kinds if isinstance(kind, Cache)]
-    uneven = len({kind.count_bytes(ways, bits) for kind in caches}) > 1
-    if memory.windows == "full" or (uneven and not memory.uneven):
+    token_bytes = {kind.count_bytes(ways, bits) for kind in kinds if isinstance(kind, Cache)}
+    uneven = len(token_bytes) > 1
+    if memory.windows == "full" or (uneven and not memory.allows_uneven_groups):
         unwindowed: Counter[Kind] = Counter()
         for kind, count in kinds.items():
             unwindowed[replace(kind, window=None) if isinstance(kind, Cache) else kind] += count

@@ -1,9 +1,9 @@
 """The KV cache of DeepSeek-V4 in vLLM: pages of several sizes that share the blocks of one pool.
 
-Each layer keeps the latents of a window. Most also keep one latent for 4 or 128 tokens, with the
-state of their compressor; layers with 4 have an index, which has a separate compressor. From the
-sources of vLLM 0.20.0, 0.22.0 to 0.28.0 and 0.32.0 (`kv_cache_utils.py`, `models/deepseek_v4`),
-compared with logs of 0.22 and of a build after 0.27.
+Each layer keeps one latent for each token of a window. Most layers also have a compressor, which
+keeps a state and turns 4 or 128 tokens into one latent. Layers that compress 4 tokens have an
+indexer with a second compressor. From the sources of vLLM 0.20.0, 0.22.0 to 0.28.0 and 0.32.0
+(`kv_cache_utils.py`, `models/deepseek_v4`), compared with logs of 0.22 and of a build after 0.27.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from fusioninfer_capacity.fit.engines import Memory
 
 #: Tokens in a page of compressed latents, and in one of the window.
 _BLOCK, _WINDOW_BLOCK = 256, 64
-#: Tokens in a page of the state of a compressor, by its ratio.
-_STATE_BLOCKS = {4: 4}
-_STATE_BLOCK = 8
+#: Tokens in a page of a compressor's state: by its ratio, and for any other ratio.
+_STATE_BLOCKS, _STATE_BLOCK = {4: 4}, 8
 #: Page sizes are multiples of these bytes.
 _ALIGNED = 576
-#: Bytes of the scales of a latent, and of the scale of an index.
+#: Bytes of the scales of a latent, and of the scale of an indexer's key.
 _SCALES, _INDEX_SCALE = 8, 4
 
 
@@ -35,7 +34,7 @@ class _Group:
         pages: Number of pages in a block, by their size in bytes.
         block: Tokens in a page.
         window: Tokens of the window, None if all tokens are kept.
-        count: Groups of this kind.
+        count: Number of equal groups.
     """
 
     pages: Counter[int]
@@ -71,14 +70,14 @@ class CompressedLayout:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of a block, which fits any group."""
+        """Bytes of a block, which is large enough for the pages of any group."""
         full, *other_groups = self._groups
-        if self.memory.packed == "groups":
-            return max(sum(size * many for size, many in group.pages.items())
+        if self.memory.packing == "groups":
+            return max(sum(size * count for size, count in group.pages.items())
                        for group in self._groups)  # fmt: skip
-        if self.memory.packed == "tuples":
+        if self.memory.packing == "tuples":
             return sum(full.pages) * self._group_size
-        # Pages of states are as large as the next larger ones of latents.
+        # A page of a state takes a slot of the next larger size of latent pages.
         slots = Counter(full.pages)
         for group in other_groups:
             for size, many in group.pages.items():
@@ -96,15 +95,15 @@ class CompressedLayout:
 
     @cached_property
     def _groups(self) -> list[_Group]:
-        """First the group of all tokens, then those of windows, then of compressors' states."""
+        """The group that keeps all tokens, then the groups of windows and of compressor states."""
         counts = Counter(self.layers)
         full: Counter[int] = Counter()
         for layer, many in counts.items():
             if layer.ratio:
                 rows = _BLOCK // layer.ratio
                 full[_align(rows * _count_latent_bytes(layer))] += many
-                if layer.index:
-                    full[_align(rows * (layer.index + _INDEX_SCALE))] += many
+                if layer.indexer:
+                    full[_align(rows * (layer.indexer + _INDEX_SCALE))] += many
         first = self.layers[0]
         windows = -(-len(self.layers) // self._group_size)
         in_window = -(-len(self.layers) // windows)
@@ -116,9 +115,9 @@ class CompressedLayout:
         for layer, many in counts.items():
             if layer.ratio:
                 block = _STATE_BLOCKS.get(layer.ratio, _STATE_BLOCK)
-                overlap = 2 if layer.index else 1
-                widths = (layer.width, layer.index) if layer.index else (layer.width,)
-                # Keys and their weights, in 32 bits.
+                overlap = 2 if layer.indexer else 1
+                widths = (layer.width, layer.indexer) if layer.indexer else (layer.width,)
+                # A key and a weight per element, in 4 bytes each.
                 pages = Counter({_align(block * 2 * overlap * width * 4): many
                                  for width in widths})  # fmt: skip
                 groups.append(_Group(pages, block, overlap * layer.ratio))
@@ -126,7 +125,7 @@ class CompressedLayout:
 
 
 def _count_latent_bytes(layer: Compressed) -> int:
-    """Return bytes of a latent: 8 bits an element, 16 of those with positions, and scales."""
+    """Return bytes of a latent: one per element, one more if it encodes positions, and scales."""
     return layer.width + layer.rope + _SCALES
 
 

@@ -81,29 +81,30 @@ class Memory:
     """How an engine divides the memory of one accelerator.
 
     Attributes:
-        share: Bytes available to weights, overhead and KV cache together.
-        overhead: Bytes for activations and the engine itself, a part of `share`.
+        usable: Bytes available to weights, overhead and KV cache together.
+        overhead: Bytes for activations and the engine itself, a part of `usable`.
         length: Tokens of the longest sequence, None for the model's own.
         cache_bits: Bits of an element of the KV cache; None for the type of the weights.
         bits: Bits of an unquantized parameter if the arguments set it, else None.
         block: Tokens in a block of the KV cache.
         batched: Tokens of all steps in flight, which sliding-window layers also keep.
-        margin: Fraction of the accelerator's memory within which a start-up is doubtful.
+        margin: Fraction of the accelerator's memory by which the estimate may be wrong.
         doubt: Why the overhead is too uncertain to reject a model; None if it is not.
         holds_longest: Whether the engine only starts when a sequence of `length` fits.
         experts_across_copies: Whether data parallel copies share their routed experts.
-        windows: How layers with a sliding window are kept: `groups` of layers with blocks of
-            their own, `pools` of tokens, or like any other layer (`full`).
-        close: Layer counts that differ by less than this factor share one group size.
-        uneven: Whether groups may keep different numbers of bytes of a token.
+        windows: How the cache of sliding-window layers is kept: in separate `groups` of layers, in
+            `pools` of tokens, or in `full`, as for any other layer.
+        close_factor: Kinds of layers whose numbers differ by less than this factor form one group
+            each; otherwise groups have the size of the rarest kind.
+        allows_uneven_groups: Whether groups may have different numbers of bytes per token.
         sequences: Maximum sequences of a step.
-        states: Pages that each group of layers with a state has for a sequence.
-        packs: Whether 8-bit latents of sparse attention are stored with their own scales.
-        packed: How pages of several sizes share a block (`compressed.py`); None if unknown.
+        state_pages: Pages of a sequence in each group of layers that keep a state.
+        has_latent_scales: Whether 8-bit latents of sparse attention are stored with scales.
+        packing: How pages of several sizes share a block (`compressed.py`); None if unknown.
         basis: Description of the source of the numbers.
     """
 
-    share: int
+    usable: int
     overhead: int
     length: int | None
     cache_bits: int | None
@@ -116,12 +117,12 @@ class Memory:
     experts_across_copies: bool
     windows: str
     basis: str
-    close: float = 1.25
-    uneven: bool = False
+    close_factor: float = 1.25
+    allows_uneven_groups: bool = False
     sequences: int = 256
-    states: int = 1
-    packs: bool = True
-    packed: str | None = None
+    state_pages: int = 1
+    has_latent_scales: bool = True
+    packing: str | None = None
 
 
 class UnknownMemoryError(Exception):
@@ -136,7 +137,7 @@ _WEIGHT_TYPES = {
 
 
 def read_number(command: EngineCommand, flag: str) -> int | None:
-    """Return the number of a flag, also as vLLM writes it (`16k`, `1M`); None without it."""
+    """Return the number of a flag, such as 16, `16k` or `1M`; None without the flag."""
     if not command.has(flag):
         return None
     text = command.value(flag)
@@ -214,9 +215,9 @@ def _format_version(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-#: Fractions of the accelerator's memory within which a startup is uncertain: for releases and
-#: models with recorded startups, and for others. They are larger than the error of all recorded
-#: startups, and smaller than the closest recorded failure.
+#: Fractions of the accelerator's memory by which an estimate may be wrong: for releases and models
+#: with recorded startups, and for others. All errors of recorded startups are smaller, and each
+#: recorded failure exceeds the memory by more.
 MARGIN, WIDE_MARGIN = 0.01, 0.05
 
 # vLLM
@@ -225,40 +226,41 @@ _VLLM_OLDEST: Version = (0, 9, 0)
 #: The newest supported release, and the newest with logs of many models.
 _VLLM_NEWEST: Version = (0, 33, 0)
 _VLLM_LOGGED: Version = (0, 24, 0)
-#: First release whose default share is 0.92, with CUDA graphs in it.
+#: First release whose default fraction is 0.92, which includes CUDA graphs.
 _GRAPHS: Version = (0, 21, 0)
-#: First release whose sampler sorts nothing if its own kernel works.
-_KERNEL: Version = (0, 18, 0)
+#: First release whose sampler has a kernel that does not sort.
+_SAMPLER_KERNEL: Version = (0, 18, 0)
 #: First release that runs all tokens of a step through the experts at once, in a workspace that it
 #: keeps (vllm-project/vllm#34086, `workspace_shapes`).
 _UNCHUNKED: Version = (0, 18, 0)
-#: First releases with Model Runner V2, for dense models and for all. Its profiling run samples
-#: without tensors of its own. From the second of these releases on it counts CUDA graphs.
-_RUNNER_DENSE: Version = (0, 25, 0)
-_RUNNER: Version = (0, 29, 0)
+#: First releases with Model Runner V2, for dense models and for all. Its sampler needs fewer
+#: tensors. It reserves memory for CUDA graphs from the second of these releases on.
+_RUNNER_V2_DENSE: Version = (0, 25, 0)
+_RUNNER_V2: Version = (0, 29, 0)
 #: First release with the largest batches on accelerators of 160 GiB or more
 #: (`get_batch_defaults`).
 _LARGEST_BATCHES: Version = (0, 28, 0)
-#: First release that makes groups of layers whose tokens differ in size.
+#: First release with `allows_uneven_groups`.
 _UNEVEN: Version = (0, 21, 0)
-#: First release that caches prefixes of models that keep states: each keeps two of them.
+#: First release that caches prefixes of models with states: a sequence then has two states.
 _STATE_PREFIXES: Version = (0, 26, 0)
-#: First release that reserves pages of windows for all steps in flight.
+#: First release that reserves pages of sliding windows for all steps in flight.
 _IN_FLIGHT: Version = (0, 26, 0)
-#: First releases with other ways to put pages of several sizes into a block.
+#: First releases that change how pages of several sizes are put into a block.
 _SLOTS, _STRIDES = (0, 23, 0), (0, 27, 0)
-#: First release that groups layer counts that differ by a factor of less than 1.5.
+#: First release whose `close_factor` is 1.5.
 _CLOSER: Version = (0, 18, 0)
-#: Bytes of the sampler's tensors, for each sequence and token of the vocabulary. Up to 0.11.0 it
-#: does not sort if FlashInfer works (vllm-project/vllm#26859, LMCache/LMCache#913), which the image
-#: reference does not tell. The cache is then larger than estimated.
-_SAMPLER_SORTS, _SAMPLER, _SAMPLER_SECOND = 38.5, 16.0, 4.0
+#: Bytes of the sampler's tensors, for each sequence and token of the vocabulary: with sorting,
+#: without, and in Model Runner V2. Up to 0.11.0 sorting depends on whether FlashInfer works
+#: (vllm-project/vllm#26859, LMCache/LMCache#913), which is unknown: the cache may be larger.
+_SAMPLER_SORTS, _SAMPLER, _SAMPLER_V2 = 38.5, 16.0, 4.0
+#: Memory outside PyTorch, with one rank and with several.
 _VLLM_OUTSIDE_ONE, _VLLM_OUTSIDE_MANY = int(0.15 * GIB), int(0.9 * GIB)
 #: CUDA graphs: a fixed part, and the part of each graph in each layer.
 _FIRST_GRAPH, _GRAPH_OF_LAYER = int(0.1 * GIB), int(0.15 * 2**20)
 #: Largest step, in tokens, whose expert activations were compared with logs.
 _MAX_LOGGED_TOKENS = 16384
-#: Arguments that move weights or cache, or change their size.
+#: Arguments whose effect on weights and cache is not estimated.
 _VLLM_UNSUPPORTED = (
     "--cpu-offload-gb", "--num-gpu-blocks-override", "--kv-cache-memory-bytes",
     "--kv-cache-memory", "--speculative-config", "--decode-context-parallel-size",
@@ -285,11 +287,11 @@ def divide_vllm_memory(
     overhead = _estimate_activations(command, version, shape, ways, batched, sequences)
     overhead = max(overhead, shape.image) if has_images else overhead
     routed = _count_expert_tokens(command, batched) if shape.experts_per_token else 0
-    is_single = ranks == 1 and routed <= batched  # no other ranks that share experts
+    is_single = ranks == 1 and routed <= batched  # no copies that share experts
     overhead += _VLLM_OUTSIDE_ONE if is_single else _VLLM_OUTSIDE_MANY
     overhead += _estimate_graphs(command, version, shape, sequences)
     needs_full = command.has("--kv-transfer-config", "--disable-hybrid-kv-cache-manager")
-    # Not fitted: the encoder of images in the profiling run, pages of states, later releases.
+    # The constants were fitted without image encoders, states and later releases.
     is_fitted = version <= _VLLM_LOGGED and not has_images and not shape.recurrent
     doubt = _explain_doubt(command, _VLLM_NEWEST)
     if doubt is None and version >= _UNCHUNKED and routed > _MAX_LOGGED_TOKENS:
@@ -298,7 +300,7 @@ def divide_vllm_memory(
         doubt = "estimates for experts on AMD accelerators were up to 27 % wrong"
     has_prefixes = version >= _STATE_PREFIXES and not command.has("--no-enable-prefix-caching")
     return Memory(
-        share=int(device.total * fraction),
+        usable=int(device.total * fraction),
         overhead=overhead,
         length=None if automatic else read_number(command, "--max-model-len"),
         cache_bits=_read_bits(command, "--kv-cache-dtype", _VLLM_CACHE),
@@ -312,11 +314,11 @@ def divide_vllm_memory(
         windows="full" if needs_full and not shape.recurrent else "groups",
         basis=f"{release}, {fraction:g} of the memory, {batched} tokens and {sequences} sequences "
         "in a step",
-        close=1.5 if version >= _CLOSER else 1.25,
-        uneven=version >= _UNEVEN,
+        close_factor=1.5 if version >= _CLOSER else 1.25,
+        allows_uneven_groups=version >= _UNEVEN,
         sequences=sequences,
-        states=2 if has_prefixes or command.has("--enable-prefix-caching") else 1,
-        packed="groups" if version >= _STRIDES else "slots" if version >= _SLOTS else "tuples",
+        state_pages=2 if has_prefixes or command.has("--enable-prefix-caching") else 1,
+        packing="groups" if version >= _STRIDES else "slots" if version >= _SLOTS else "tuples",
     )
 
 
@@ -325,8 +327,8 @@ def _count_steps(command: EngineCommand, version: Version, shape: ModelShape) ->
     if version < _IN_FLIGHT:
         return 1
     stages = command.parallelism.pipeline if command.parallelism is not None else 1
-    has_runner = version >= _RUNNER or _is_simple(shape)
-    is_overlapping = not command.has("--no-async-scheduling") and (has_runner or stages == 1)
+    has_runner_v2 = version >= _RUNNER_V2 or _is_dense(shape)
+    is_overlapping = not command.has("--no-async-scheduling") and (has_runner_v2 or stages == 1)
     return stages + 1 if is_overlapping else stages
 
 
@@ -339,30 +341,30 @@ def _estimate_activations(
     sequences: int,
 ) -> int:
     """Return the peak of the profiling run in bytes: the sampler's or a layer's activations."""
-    sampler = _SAMPLER if version >= _KERNEL else _SAMPLER_SORTS
-    if version >= _RUNNER or (version >= _RUNNER_DENSE and _is_simple(shape)):
-        sampler = _SAMPLER_SECOND
+    sampler = _SAMPLER if version >= _SAMPLER_KERNEL else _SAMPLER_SORTS
+    if version >= _RUNNER_V2 or (version >= _RUNNER_V2_DENSE and _is_dense(shape)):
+        sampler = _SAMPLER_V2
     width, workspace = shape.expert_width or shape.intermediate, 0
     if shape.experts_per_token and version >= _UNCHUNKED:
         width = shape.intermediate
-        # Both projections of each expert; experts that are spread are not split.
         spread = command.engine is not None and command.engine.sizes.has_expert_parallelism(command)
         expert = shape.expert_width / shape.experts_per_token / (1 if spread else ways)
         tokens = _count_expert_tokens(command, batched) if _is_gathered(command) else batched
         rows = tokens * shape.experts_per_token
         hidden = shape.expert_hidden
+        # Two 16-bit buffers, which both projections of an expert reuse.
         workspace = int(2 * rows * (max(2 * expert, hidden) + max(expert, hidden)))
     layer = batched * 6 * width / ways
     peak = max(sampler * min(sequences, batched) * shape.vocabulary, layer)
     return int(peak + 4 * shape.hidden * batched) + workspace
 
 
-def _is_simple(shape: ModelShape) -> bool:
+def _is_dense(shape: ModelShape) -> bool:
     return not shape.experts_per_token and not shape.recurrent
 
 
 def _count_expert_tokens(command: EngineCommand, batched: int) -> int:
-    """Return tokens of a step of all copies that share their experts."""
+    """Return the tokens of a step in all data parallel copies, which share their experts."""
     sizes = command.parallelism
     return batched * (sizes.data if sizes is not None else 1)
 
@@ -380,10 +382,10 @@ def _is_gathered(command: EngineCommand) -> bool:
 def _estimate_graphs(
     command: EngineCommand, version: Version, shape: ModelShape, sequences: int
 ) -> int:
-    """Return the bytes reserved for piecewise CUDA graphs and for those of whole decode steps."""
+    """Return the bytes reserved for CUDA graphs: piecewise ones, and ones of decode steps."""
     if version < _GRAPHS or command.has("--enforce-eager"):
         return 0
-    if _RUNNER_DENSE <= version < _RUNNER and _is_simple(shape):
+    if _RUNNER_V2_DENSE <= version < _RUNNER_V2 and _is_dense(shape):
         return 0
     largest = min(2 * sequences, 512)
     explicit = read_number(command, "--max-cudagraph-capture-size")
@@ -404,15 +406,15 @@ _SGLANG_OLDEST: Version = (0, 4, 6)
 #: The newest supported release, and the newest with logs.
 _SGLANG_NEWEST: Version = (0, 5, 23)
 _SGLANG_LOGGED: Version = (0, 5, 9)
-#: Margin without logs: a report of 0.5.19 has 9.5 GiB of cache on an H100, the estimate 4.2.
+#: Margin without logs: for a startup of 0.5.19 with 9.5 GiB of cache the estimate is 4.2 GiB.
 _SGLANG_WIDE_MARGIN = 0.08
-#: First release that captures piecewise CUDA graphs for prefill, and first with larger batches on
+#: First releases that capture piecewise CUDA graphs for prefill, and that batch more on
 #: accelerators of less than 35 GiB.
-_PIECES: Version = (0, 5, 10)
+_PIECEWISE: Version = (0, 5, 10)
 _SMALL_BATCHES: Version = (0, 5, 20)
-#: Bytes that the driver and the communication library take before any weight.
+#: Bytes in use before weights are loaded (driver, communication), with one rank and with several.
 _SGLANG_OUTSIDE_ONE, _SGLANG_OUTSIDE_MANY = int(0.5 * GIB), int(1.8 * GIB)
-#: The same on AMD's accelerators, of one log of two ranks.
+#: The same on AMD accelerators, from a single log with two ranks.
 _SGLANG_OUTSIDE_AMD = int(8.8 * GIB)
 _SGLANG_UNSUPPORTED = (
     "--cpu-offload-gb", "--speculative-algorithm", "--enable-lora", "--max-total-tokens",
@@ -420,7 +422,7 @@ _SGLANG_UNSUPPORTED = (
     "--ep-num-redundant-experts", "--moe-a2a-backend",
 )  # fmt: skip
 #: Arguments that disable piecewise CUDA graphs for prefill.
-_NO_PIECES = (
+_NO_PIECEWISE = (
     "--disable-piecewise-cuda-graph", "--disable-cuda-graph", "--disaggregation-mode",
     "--enable-torch-compile", "--enable-hierarchical-cache", "--enable-deterministic-inference",
     "--enable-symm-mem",
@@ -437,8 +439,8 @@ def divide_sglang_memory(
     chunk = read_number(command, "--chunked-prefill-size")
     if fraction is None:
         has_graphs = not shape.vision and ways == ranks and not device.name.startswith("MI")
-        pieces = shape if has_graphs and not command.has(*_NO_PIECES) else None
-        fraction = _compute_fraction(version, device, chunk, ways, ranks, pieces)
+        piecewise_model = shape if has_graphs and not command.has(*_NO_PIECEWISE) else None
+        fraction = _compute_fraction(version, device, chunk, ways, ranks, piecewise_model)
         if shape.vision and version >= (0, 5, 0) and not command.has("--language-only"):
             fraction *= _compute_image_factor(shape)
     cache_bits = _read_bits(command, "--kv-cache-dtype", _SGLANG_CACHE)
@@ -452,7 +454,7 @@ def divide_sglang_memory(
         doubt = doubt or "SGLang's memory on AMD accelerators is known from one log only"
     free = device.total - outside
     return Memory(
-        share=int(free * fraction),
+        usable=int(free * fraction),
         overhead=0,
         length=read_number(command, "--context-length"),
         cache_bits=cache_bits,
@@ -465,7 +467,7 @@ def divide_sglang_memory(
         experts_across_copies=False,
         windows="pools" if version >= (0, 5, 0) else "full",
         basis=f"{release}, {fraction:.3g} of the memory",
-        packs=not device.name.startswith("MI"),
+        has_latent_scales=not device.name.startswith("MI"),
     )
 
 
@@ -482,11 +484,11 @@ def _compute_fraction(
     chunk: int | None,
     ways: int,
     ranks: int,
-    pieces: ModelShape | None,
+    piecewise_model: ModelShape | None,
 ) -> float:
     """Return the default of `--mem-fraction-static`; sizes in MiB as in `server_args.py`.
 
-    `pieces` is the model if piecewise graphs of prefill are captured, else None.
+    `piecewise_model` is None if no piecewise CUDA graphs are captured.
     """
     total = device.total / 2**20
     if version < (0, 4, 7):
@@ -500,14 +502,14 @@ def _compute_fraction(
     if version >= _SMALL_BATCHES and 20 * 1024 <= total < 35 * 1024:
         prefill, graphs = 4096, 48 if ways < 4 else 160
     reserved = 512 + max(chunk or prefill, 2048) * 1.5 + graphs * 2 + ranks / 8 * 1024
-    if version >= _PIECES and pieces is not None:
-        reserved += 1536 if pieces.latent else _count_pieces(chunk or prefill) * 8
+    if version >= _PIECEWISE and piecewise_model is not None:
+        reserved += 1536 if piecewise_model.latent else _count_prefill_sizes(chunk or prefill) * 8
     if total > 60 * 1024:
         reserved = max(reserved, 10 * 1024)
     return round((total - reserved) / total, 3)
 
 
-def _count_pieces(largest: int) -> int:
+def _count_prefill_sizes(largest: int) -> int:
     """Return the number of captured prefill sizes."""
     sizes = [
         *range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64),
@@ -525,7 +527,7 @@ def _compute_old_reserve(total: float, ranks: int) -> float:
 
 
 def _choose_batches(total: float, ways: int) -> tuple[int, int]:
-    """Return tokens of a chunk of prefill, and the largest batch of CUDA graphs."""
+    """Return default tokens of a prefill chunk, and the largest batch size with a CUDA graph."""
     is_small = ways < 4
     if total < 20 * 1024:
         return 2048, 8
@@ -543,13 +545,13 @@ def _choose_batches(total: float, ways: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class ProposedContainer:
-    """The container that `size` proposes.
+    """The container in proposals of `size`.
 
     Attributes:
         image: Image of the core package's default release.
         program: Command that starts it, the same as the image's entrypoint.
-        connector: KV connector from prefill to decode.
-        arguments: Further arguments of a pod.
+        connector: Connector that transfers the KV cache from prefill to decode pods.
+        arguments: Arguments of any pod.
     """
 
     image: str
@@ -563,18 +565,18 @@ class SizedEngine:
     """An engine whose memory can be estimated.
 
     Attributes:
-        longer_variable: Variable that allows lengths above the model's.
-        small_cache: Argument that stores the KV cache in 8 bits.
-        expert_argument: Argument that spreads experts over a number of ranks.
-        proposal: What a proposed service runs.
+        longer_variable: Environment variable that allows sequences longer than the model's limit.
+        fp8_cache: Argument that stores the KV cache in 8 bits.
+        expert_argument: Returns the argument that distributes whole experts over so many ranks.
+        proposal: Container of proposed services.
         shares_experts: Whether data parallel copies share their experts.
         rejects_bfloat16: Whether it exits if bfloat16 is set and the accelerator does not support
             it, instead of computing in float16.
-        memory: Function that divides the memory of one accelerator; raises `UnknownMemoryError`.
+        memory: `divide_vllm_memory` or `divide_sglang_memory`; raises `UnknownMemoryError`.
     """
 
     longer_variable: str
-    small_cache: tuple[str, str]
+    fp8_cache: tuple[str, str]
     expert_argument: Callable[[int], tuple[str, ...]]
     proposal: ProposedContainer
     shares_experts: bool
@@ -586,10 +588,10 @@ def _format_image(engine: str) -> str:
     return PRESETS[engine].images["GPUs"].format(release=PRESETS[engine].release)
 
 
-SIZED: Mapping[str, SizedEngine] = {
+SIZED_ENGINES: Mapping[str, SizedEngine] = {
     "vllm": SizedEngine(
         longer_variable="VLLM_ALLOW_LONG_MAX_MODEL_LEN",
-        small_cache=("--kv-cache-dtype", "fp8"),
+        fp8_cache=("--kv-cache-dtype", "fp8"),
         expert_argument=lambda _: ("--enable-expert-parallel",),
         proposal=ProposedContainer(
             image=_format_image("vllm"),
@@ -602,7 +604,7 @@ SIZED: Mapping[str, SizedEngine] = {
     ),
     "sglang": SizedEngine(
         longer_variable="SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
-        small_cache=("--kv-cache-dtype", "fp8_e4m3"),
+        fp8_cache=("--kv-cache-dtype", "fp8_e4m3"),
         expert_argument=lambda ranks: ("--ep-size", str(ranks)),
         proposal=ProposedContainer(
             image=_format_image("sglang"),
@@ -611,7 +613,7 @@ SIZED: Mapping[str, SizedEngine] = {
             # By default it listens on localhost only, and on port 30000.
             arguments=("--host", "0.0.0.0", "--port", "8000"),  # noqa: S104  # a pod's interfaces
         ),
-        # With `--enable-dp-attention` its copies do, but that is not supported here.
+        # Its copies share experts with `--enable-dp-attention`, which is in `_SGLANG_UNSUPPORTED`.
         shares_experts=False,
         rejects_bfloat16=False,
         memory=divide_sglang_memory,

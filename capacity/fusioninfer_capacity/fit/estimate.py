@@ -1,6 +1,6 @@
-"""Estimates the times of an engine's steps with aiconfigurator-core (extra `estimate`).
+"""StepTimeEstimates the times of an engine's steps with aiconfigurator-core (extra `estimate`).
 
-The only module that uses the package, which is imported only if there are load figures.
+Importing the package takes seconds, so only this module does so, and only if a load is given.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SYSTEMS = {
 }  # fmt: skip
 
 
-class Estimates:
-    """Times of the steps of one layout, in seconds.
+class StepTimeEstimates:
+    """Implements `load.StepTimes` for one layout.
 
     Args:
         model: Name of the model.
@@ -39,11 +39,11 @@ class Estimates:
         stages: Pipeline parallel size.
 
     Raises:
-        NotCoveredError: The package is not installed, or does not cover one of these.
+        NotCoveredError: The package is not installed, or has no data for one of the arguments.
     """
 
     def __init__(self, model: str, accelerator: str, engine: str, tensor: int, stages: int) -> None:
-        compiled, database = _import_package()
+        engine_handle, database = _import_package()
         system = SYSTEMS.get(accelerator)
         if system is None:
             raise NotCoveredError(f"{_PACKAGE} has no times of {accelerator}")
@@ -55,7 +55,7 @@ class Estimates:
             raise NotCoveredError(f"{_PACKAGE} has no times of {engine} on {accelerator}")
         split = {"moe_tp_size": tensor, "moe_ep_size": 1} if tensor > 1 else {}
         with _convert_errors("layout"):
-            self._engine: Any = compiled.compile(
+            self._engine: Any = engine_handle.compile(
                 name, system, engine,
                 backend_version=self.release, tp_size=tensor, pp_size=stages, **split,
             )  # fmt: skip
@@ -93,7 +93,7 @@ def _import_package() -> tuple[Any, Any]:
 
 
 def _find_name(model: str) -> str:
-    """Return the package's name of a model. For other names it would download a configuration."""
+    """Return a name of the model whose config the package contains; it would download others."""
     from aiconfigurator_core.sdk.common import DefaultHFModels  # noqa: PLC0415  # loaded above
 
     for name in (model, load_models().get(model, {}).get("base")):
@@ -104,11 +104,11 @@ def _find_name(model: str) -> str:
 
 @contextlib.contextmanager
 def _convert_errors(what: str) -> Iterator[None]:
-    """Convert the package's errors, which may have any type."""
+    """Convert all of the package's exceptions to `NotCoveredError`."""
     try:
         with _silence():
             yield
-    except Exception as problem:  # noqa: BLE001  # see above
+    except Exception as problem:  # noqa: BLE001  # the package raises exceptions of any type
         reason = str(problem).partition("\n")[0][:120]
         raise NotCoveredError(f"{_PACKAGE} does not cover this {what}: {reason}") from None
 

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fusioninfer_capacity.fit.architecture import Architecture
-from fusioninfer_capacity.fit.engines import AUTOMATIC_LENGTHS, GIB, SIZED, UnknownMemoryError
+from fusioninfer_capacity.fit.engines import (
+    AUTOMATIC_LENGTHS,
+    GIB,
+    SIZED_ENGINES,
+    UnknownMemoryError,
+)
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.shapes import find_problems
 from fusioninfer_pulumi.plugins.capacity import (
@@ -24,14 +29,14 @@ CACHE_TOO_SMALL = Rule("cache-too-small")
 MEMORY_ESTIMATED = Rule("memory-estimated")
 
 #: Tensor parallel sizes to try, and the maximum number of accelerators of a node.
-_WAYS = (2, 4, 8, 16)
+_TENSOR_SIZES = (2, 4, 8, 16)
 _PER_NODE = 8
-_STEP = 256
+_LENGTH_STEP = 256
 
 
 def check_fit(
-    at: Location,
-    place: Location,
+    role_path: Location,
+    command_path: Location,
     command: EngineCommand,
     model: Architecture,
     role_fit: Fit,
@@ -39,7 +44,7 @@ def check_fit(
 ) -> Iterator[Finding]:
     """Yield findings about a role's memory; an info if it fits.
 
-    `at` is the role, `place` its engine's arguments; `nodes` are those of a replica.
+    `command_path` is the location of the engine's arguments; `nodes` counts a replica's nodes.
     """
     margin = role_fit.margin * role_fit.accelerator.total
     device = role_fit.accelerator.name
@@ -49,19 +54,19 @@ def check_fit(
         make_finding = error if is_certain else warning
         message = (
             f"weights need {_format_gib(role_fit.weights)} and the engine "
-            f"{_format_gib(role_fit.overhead)} of {_format_gib(role_fit.share)} on each {device}, "
+            f"{_format_gib(role_fit.overhead)} of {_format_gib(role_fit.usable)} on each {device}, "
             "which leaves no memory for the KV cache"
         )
         change = "" if is_certain else _format_doubt(role_fit)
         change += _suggest_change(command, model, role_fit, nodes)
-        yield make_finding(WEIGHTS_EXCEED_MEMORY, place, message + change)
+        yield make_finding(WEIGHTS_EXCEED_MEMORY, command_path, message + change)
         return
     text = f"memory estimated for {device}: {role_fit.basis}"
     if role_fit.needed is not None and role_fit.cache < role_fit.needed:
         if _has_automatic_length(command):
             longest = find_longest(command, model, role_fit, nodes)
             shorter = f", sequences of {longest} tokens" if longest is not None else ""
-            yield info(MEMORY_ESTIMATED, at, text + shorter + _format_doubt(role_fit))
+            yield info(MEMORY_ESTIMATED, role_path, text + shorter + _format_doubt(role_fit))
             return
         is_certain = (
             role_fit.certain
@@ -75,9 +80,9 @@ def check_fit(
         )
         change = "" if is_certain else _format_doubt(role_fit)
         change += _suggest_change(command, model, role_fit, nodes)
-        yield make_finding(CACHE_TOO_SMALL, place, message + change)
+        yield make_finding(CACHE_TOO_SMALL, command_path, message + change)
         return
-    yield info(MEMORY_ESTIMATED, at, text + _format_doubt(role_fit))
+    yield info(MEMORY_ESTIMATED, role_path, text + _format_doubt(role_fit))
 
 
 def _has_automatic_length(command: EngineCommand) -> bool:
@@ -87,55 +92,55 @@ def _has_automatic_length(command: EngineCommand) -> bool:
 
 
 def _suggest_change(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int) -> str:
-    """Return the end of a message: the smallest change with which the model fits."""
+    """Return the end of a message, such as "; --max-model-len 8192 fits"."""
     engine = command.engine
     assert engine is not None, "checked by the caller"
-    sized = SIZED[engine.name]
-    fitting = []
+    sized = SIZED_ENGINES[engine.name]
+    changes = []
     if role_fit.cache > 0:
         length = find_longest(command, model, role_fit, nodes)
         if length is not None:
-            fitting.append(f"{engine.length_flag} {length}")
-        if not role_fit.small_cache and _is_fitting(
-            _extend(command, *sized.small_cache), model, role_fit, nodes
+            changes.append(f"{engine.length_flag} {length}")
+        if not role_fit.fp8_cache and _is_fitting(
+            _extend(command, *sized.fp8_cache), model, role_fit, nodes
         ):
-            fitting.append(" ".join(sized.small_cache))
-    if not fitting:
+            changes.append(" ".join(sized.fp8_cache))
+    if not changes:
         sizes = command.parallelism
         flag = engine.sizes.flags["tensor"][0]
         tensor = sizes.tensor if sizes is not None else 1
-        for ways in (size for size in _WAYS if tensor < size <= _PER_NODE * nodes):
-            splits: list[tuple[str, ...]] = [(flag, str(ways))]
+        for size in (size for size in _TENSOR_SIZES if tensor < size <= _PER_NODE * nodes):
+            splits: list[tuple[str, ...]] = [(flag, str(size))]
             if model.expert_width:
-                splits.append((flag, str(ways), *sized.expert_argument(ways)))
+                splits.append((flag, str(size), *sized.expert_argument(size)))
             fits = [
                 words
                 for words in splits
                 if _is_fitting(_extend(command, *words), model, role_fit, nodes)
             ]
             if fits:
-                fitting.append(" ".join(fits[0]))
+                changes.append(" ".join(fits[0]))
                 break
-    return f"; {' or '.join(fitting)} fits" if fitting else "; use more or larger accelerators"
+    return f"; {' or '.join(changes)} fits" if changes else "; use more or larger accelerators"
 
 
 def find_longest(
     command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int
 ) -> int | None:
-    """Return the longest sequence that fits, in steps of 256 tokens; None if none does."""
+    """Return the length of the longest sequence that fits, a multiple of 256; None if none fits."""
     engine = command.engine
     assert engine is not None, "checked by the caller"
     flag = engine.length_flag
 
     def is_fitting(steps: int) -> bool:
-        changed = _extend(command, flag, str(steps * _STEP))
+        changed = _extend(command, flag, str(steps * _LENGTH_STEP))
         return _is_fitting(changed, model, role_fit, nodes)
 
-    low, high = 0, (role_fit.length or 0) // _STEP
+    low, high = 0, (role_fit.length or 0) // _LENGTH_STEP
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if is_fitting(middle) else (low, middle - 1)
-    return low * _STEP if low else None
+    return low * _LENGTH_STEP if low else None
 
 
 def _is_fitting(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int) -> bool:
@@ -149,7 +154,7 @@ def _is_fitting(command: EngineCommand, model: Architecture, role_fit: Fit, node
 
 
 def _extend(command: EngineCommand, *words: str) -> EngineCommand:
-    """Return a command line with more arguments; the last of repeated flags takes effect."""
+    """Return a command line with arguments at its end, which override earlier ones."""
     return replace(command, arguments=(*command.arguments, *words))
 
 

@@ -1,4 +1,4 @@
-"""Computes the replicas for a load from the times of an engine's steps."""
+"""Computes the load of a replica, and the replicas for a total load, from the times of steps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Protocol
 
 
 class StepTimes(Protocol):
-    """Durations in seconds of one replica's steps, through all of its pipeline stages."""
+    """Durations of one replica's steps, in seconds and through all pipeline stages."""
 
     @property
     def stages(self) -> int:
-        """Pipeline stages, which run different steps concurrently."""
+        """Number of pipeline stages, each of which runs a different step at a time."""
         ...
 
     def prefill(self, tokens: int) -> float:
@@ -42,13 +42,13 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Served:
-    """The load of one replica: `rate` requests per second.
+class ReplicaLoad:
+    """The maximum load of one replica: `rate` requests per second.
 
     Attributes:
         sequences: Sequences that it decodes concurrently.
-        ttft: Seconds until the first token, at least and at most.
-        tpot: Seconds for each further token, at least and at most.
+        ttft: Minimum and maximum seconds until the first token.
+        tpot: Minimum and maximum seconds for each further token.
     """
 
     rate: float
@@ -67,11 +67,11 @@ _SEQUENCES: Sequence[int] = (
 )  # fmt: skip
 
 
-def estimate_combined(times: StepTimes, load: Load, max_requests: float) -> Served | None:
-    """Return the maximum load of one replica; None if one request exceeds the latencies.
+def estimate_combined(times: StepTimes, load: Load, max_requests: float) -> ReplicaLoad | None:
+    """Return the maximum load of a replica with both phases; None if one request is too slow.
 
-    The lower bounds are the steps' times alone. In the upper bounds each token also waits for
-    prompts of other requests, and each prompt for earlier ones. `max_requests` is the maximum
+    Minimum latencies are the steps' times alone. In the maximum, each token also waits for the
+    prompts of other requests, and each prompt for earlier prompts. `max_requests` is the maximum
     number of concurrent requests, which the pipeline stages share.
     """
     best = None
@@ -82,27 +82,27 @@ def estimate_combined(times: StepTimes, load: Load, max_requests: float) -> Serv
             break
         step = _estimate_step(times, load, sequences)
         rate = sequences / (load.output * step + sequences * stage)
-        busy = rate * stage
+        busy = rate * stage  # fraction of time in which a stage processes prompts
         ttft = prefill + stage * busy / (2 * (1 - busy)) + step
         tpot = step / (1 - busy)
         is_late = load.ttft is not None and ttft > load.ttft
         if is_late or (load.tpot is not None and tpot > load.tpot):
             break
-        best = Served(rate, sequences, (prefill, ttft), (step, tpot))
+        best = ReplicaLoad(rate, sequences, (prefill, ttft), (step, tpot))
     return best
 
 
 def _estimate_step(times: StepTimes, load: Load, sequences: int) -> float:
-    """Return the time of one token for all sequences, which are divided among the stages."""
+    """Return the time of one token of each sequence; the stages divide the sequences."""
     return times.decode(-(-sequences // times.stages), load.input + load.output // 2)
 
 
-#: Maximum fraction of busy time: near 1 the queue of prompts grows without bound.
+#: Maximum fraction of time in prompts: near 1 the queue of prompts grows without bound.
 _MAX_BUSY = 0.9
 
 
-def estimate_prefill(times: StepTimes, load: Load) -> Served | None:
-    """Return the maximum load of one prefiller within `ttft`; None if one prompt takes longer."""
+def estimate_prefill(times: StepTimes, load: Load) -> ReplicaLoad | None:
+    """Return the maximum load of one prefiller; None if one prompt takes longer than `ttft`."""
     prefill = times.prefill(load.input)
     stage = prefill / times.stages
     busy = _MAX_BUSY
@@ -115,11 +115,11 @@ def estimate_prefill(times: StepTimes, load: Load) -> Served | None:
     if busy <= 0:
         return None
     latest = prefill + stage * busy / (2 * (1 - busy))
-    return Served(busy / stage, 1, (prefill, latest), (0.0, 0.0))
+    return ReplicaLoad(busy / stage, 1, (prefill, latest), (0.0, 0.0))
 
 
-def estimate_decode(times: StepTimes, load: Load, max_requests: float) -> Served | None:
-    """Return the maximum load of one decoder within `tpot`; None if one request exceeds it."""
+def estimate_decode(times: StepTimes, load: Load, max_requests: float) -> ReplicaLoad | None:
+    """Return the maximum load of one decoder; None if one token takes longer than `tpot`."""
     best = None
     for sequences in _SEQUENCES:
         if sequences > max_requests:
@@ -128,5 +128,5 @@ def estimate_decode(times: StepTimes, load: Load, max_requests: float) -> Served
         if load.tpot is not None and step > load.tpot:
             break
         rate = sequences / (load.output * step)
-        best = Served(rate, sequences, (0.0, 0.0), (step, step))
+        best = ReplicaLoad(rate, sequences, (0.0, 0.0), (step, step))
     return best

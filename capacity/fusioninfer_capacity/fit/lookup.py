@@ -1,4 +1,4 @@
-"""The architecture of a service's model."""
+"""Finds the architecture of a service's model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fusioninfer_pulumi.plugins.capacity import (
 )
 
 
-def find_model_architecture(model: ModelArgs | None, served: str | None = None) -> Architecture:
-    """Return the architecture of `model.config`, else of the table; `served` is the engine's model.
+def find_model_architecture(model: ModelArgs | None, argument: str | None = None) -> Architecture:
+    """Return the architecture of `model.config`, else the table's for `model.uri` or `argument`.
 
     Raises:
         ModelConfigError: The file of `model.config` cannot be read.
@@ -34,7 +34,7 @@ def find_model_architecture(model: ModelArgs | None, served: str | None = None) 
         except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
             raise UnknownArchitectureError("model.config is not a supported config") from None
     uri = model.uri if model is not None else None
-    name = (hub_name(uri) if uri is not None else None) or served or uri or "without a name"
+    name = (hub_name(uri) if uri is not None else None) or argument or uri or "without a name"
     architecture = find_architecture(name)
     if architecture is None:
         closest_match = closest_name(name, load_models())

@@ -7,40 +7,40 @@ from typing import Any, ClassVar
 
 from fusioninfer_capacity.fit.architecture import Architecture, Compressed
 from fusioninfer_capacity.fit.cache import make_layout
-from fusioninfer_capacity.fit.engines import GIB, SIZED, Accelerator, UnknownMemoryError
+from fusioninfer_capacity.fit.engines import GIB, SIZED_ENGINES, Accelerator, UnknownMemoryError
 from fusioninfer_capacity.fit.weights import Split, split_stages
 from fusioninfer_pulumi.plugins.capacity import EngineCommand
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The memory of one accelerator with a model; with several stages, of the fullest one.
+    """The memory of one accelerator with a model, in bytes.
 
-    Sizes are in bytes.
+    It is an accelerator of the pipeline stage with the least memory left.
 
     Attributes:
-        share: Memory available to weights, overhead and cache together.
+        usable: Memory available to weights, overhead and cache together.
         overhead: Memory of activations and the engine.
         length: Tokens of the longest sequence; None if unknown.
-        margin: Fraction of the accelerator's memory within which a start-up is doubtful.
+        margin: Fraction of the accelerator's memory by which the estimate may be wrong.
         doubt: Why the result is uncertain; None if it is certain.
-        holds_longest: Whether the engine only starts when a sequence of that length fits.
-        small_cache: Whether the cache is stored in 8 bits.
+        holds_longest: Whether the engine only starts if a sequence of `length` tokens fits.
+        fp8_cache: Whether the cache is stored in 8 bits.
         sequences: Maximum sequences of a step.
-        needed: Cache that one sequence of that length needs; None if unknown.
-        tokens: Tokens that the caches of a replica hold, with sequences of that length.
-        requests: Requests of that length that fit the caches of a replica.
+        needed: Cache that one sequence of `length` tokens needs; None if unknown.
+        tokens: Tokens that fit the caches of a replica, in sequences of `length` tokens.
+        requests: Requests of `length` tokens that fit the caches of a replica.
     """
 
     accelerator: Accelerator
-    share: int
+    usable: int
     weights: int
     overhead: int
     length: int | None
     margin: float
     doubt: str | None
     holds_longest: bool
-    small_cache: bool
+    fp8_cache: bool
     basis: str
     sequences: int = 256
     needed: int | None = None
@@ -48,22 +48,20 @@ class Fit:
     requests: float | None = None
 
     def count_max_requests(self, length: int) -> float:
-        """Return the maximum concurrent requests of a length, by cache and limit."""
+        """Return the maximum concurrent requests of a length: by the cache, and by `sequences`."""
         return min((self.tokens or 0) / length, self.sequences)
 
     @property
     def certain(self) -> bool:
-        """Whether the overhead is certain enough to reject a model by it."""
+        """Whether the estimate may reject a model."""
         return self.doubt is None
 
     @property
     def cache(self) -> int:
         """Bytes for the KV cache; negative if the weights do not fit."""
-        return self.share - self.overhead - self.weights
+        return self.usable - self.overhead - self.weights
 
-    # Output of `plan` and `diff`.
-
-    #: Column titles of `row`.
+    #: Titles of the cells of `row`, in the output of `plan` and `diff`.
     columns: ClassVar[tuple[str, ...]] = (
         "GPU", "USABLE GiB", "WEIGHTS GiB", "OVERHEAD GiB", "KV CACHE GiB", "CACHED TOKENS",
         "REQUESTS x TOKENS",
@@ -75,7 +73,7 @@ class Fit:
         requests = f"{self.requests:.1f} x {self.length}" if self.requests is not None else unknown
         return (
             self.accelerator.name,
-            *(f"{size / GIB:.1f}" for size in (self.share, self.weights, self.overhead)),
+            *(f"{size / GIB:.1f}" for size in (self.usable, self.weights, self.overhead)),
             f"{max(self.cache, 0) / GIB:.1f}",
             str(self.tokens) if self.tokens is not None else unknown,
             requests,
@@ -85,7 +83,7 @@ class Fit:
         """Return sizes in bytes; unknown ones are null."""
         return {
             "accelerator": self.accelerator.name,
-            "usable": self.share,
+            "usable": self.usable,
             "weights": self.weights,
             "overhead": self.overhead,
             "kvCache": max(self.cache, 0),
@@ -115,7 +113,7 @@ def fit(
     """Return how a model fits an engine's accelerators.
 
     Raises:
-        UnknownMemoryError: The memory cannot be estimated; the text says why.
+        UnknownMemoryError: The memory cannot be estimated; the message says why.
     """
     engine, sizes = command.engine, command.parallelism
     if engine is None or not command.is_readable:
@@ -125,9 +123,9 @@ def fit(
     if sizes.context > 1:
         raise UnknownMemoryError("context parallelism is not supported")
     ranks = sizes.tensor * sizes.pipeline
-    if engine.name not in SIZED:
+    if engine.name not in SIZED_ENGINES:
         raise UnknownMemoryError(f"the memory of {engine.title} is unknown")
-    memory = SIZED[engine.name].memory(command, accelerator, model, sizes.tensor, ranks)
+    memory = SIZED_ENGINES[engine.name].memory(command, accelerator, model, sizes.tensor, ranks)
     if command.has("--quantization", "-q") and model.quantization is None:
         raise UnknownMemoryError("the engine quantizes weights while it loads them")
     has_shared_experts = sizes.data > 1 and memory.experts_across_copies
@@ -146,26 +144,26 @@ def fit(
     length = memory.length if memory.length is not None else model.longest
     role_fit = Fit(
         accelerator=accelerator,
-        share=memory.share,
+        usable=memory.usable,
         weights=max(stage.weights for stage in pipeline_stages),
         overhead=memory.overhead,
         length=length,
         margin=memory.margin,
         doubt=memory.doubt or model.doubt,
         holds_longest=memory.holds_longest,
-        small_cache=memory.cache_bits == 8,
+        fp8_cache=memory.cache_bits == 8,
         basis=memory.basis,
         sequences=memory.sequences,
     )
     compressed = any(isinstance(layer.cache, Compressed) for layer in model.layers)
-    if length is None or (compressed and memory.packed is None):
+    if length is None or (compressed and memory.packing is None):
         return role_fit
     bits = memory.cache_bits or stored.bits
     caches = [
         make_layout(stage.layers, bits, stored.bits, sizes.tensor, memory)
         for stage in pipeline_stages
     ]
-    free = [memory.share - memory.overhead - stage.weights for stage in pipeline_stages]
+    free = [memory.usable - memory.overhead - stage.weights for stage in pipeline_stages]
     tightest = min(
         range(len(pipeline_stages)), key=lambda at: caches[at].count_requests(free[at], length)
     )

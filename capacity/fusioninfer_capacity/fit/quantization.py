@@ -12,13 +12,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Quantization:
-    """A format of weights.
+    """A storage format of weights.
 
     Attributes:
         name: Its display name.
-        bits: Bits of a parameter, with its share of scales and zero points.
-        excluded: Modules that keep the model's type, as patterns of the checkpoint's config.
-        experts_only: Whether only routed experts are stored in it.
+        bits: Bits of a parameter, including its part of scales and zero points.
+        excluded: Patterns for modules that keep the model's type, from the checkpoint's config.
+        experts_only: Whether only routed experts have this format.
         block: Side of the weight blocks that share a scale, which tensor ranks must not split; None
             without blocks.
         modules: Bits of each module of a layer if only these are quantized, else None.
@@ -35,11 +35,11 @@ class Quantization:
         """Return the bits of a module's parameters; None if they have the model's type."""
         if self.modules is None:
             return self.bits if self.covers(layer, module) else None
-        outer = (name for name in self.modules if f"{module}.".startswith(f"{name}."))
-        return next((self.modules[name] for name in outer), None)
+        prefixes = (name for name in self.modules if f"{module}.".startswith(f"{name}."))
+        return next((self.modules[name] for name in prefixes), None)
 
     def covers(self, layer: int | None, module: str) -> bool:
-        """Return whether it applies to a module of a layer, or outside of layers (None)."""
+        """Return whether the format applies to a module; outside of layers, `layer` is None."""
         if layer is None:
             return not any(pattern.search(module) for pattern in self._excluded_everywhere)
         name = f"model.layers.{layer}.{module}"
@@ -53,7 +53,7 @@ class Quantization:
 
     @cached_property
     def _excluded_in_layer(self) -> Mapping[int | None, Sequence[str]]:
-        """Patterns after `layers.N.` by layer; under None the patterns for every layer."""
+        """Patterns by layer N, without the prefix `layers.N.`; under None those for all layers."""
         by_layer: dict[int | None, list[str]] = {}
         for text in self.excluded:
             match = _LAYER.search(text)
@@ -80,7 +80,7 @@ class Quantization:
 _LAYER = re.compile(r"layers\.(\d+|\*)\.?(.*)")
 #: Keys under which configs list the modules that are not quantized.
 _EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers")
-#: Names of methods that store integers.
+#: Display names of the methods that store integers.
 _INTEGER_METHODS = {
     "awq": "AWQ",
     "awq_marlin": "AWQ",
@@ -117,7 +117,7 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
 
 
 def list_formats(layers: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Return the formats of each module in all layers, by this package's module names."""
+    """Return the formats of each module in all layers, by the names of `Part.name`."""
     modules: dict[str, set[str]] = {}
     for name, stored in layers.items():
         module = _LAYER.sub(r"\2", name[max(name.find("layers."), 0) :])

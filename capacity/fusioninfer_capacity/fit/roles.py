@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_capacity.fit.accelerators import find_by_labels, find_by_name, from_memory
 from fusioninfer_capacity.fit.architecture import UnknownArchitectureError
-from fusioninfer_capacity.fit.engines import SIZED, Accelerator, UnknownMemoryError
+from fusioninfer_capacity.fit.engines import SIZED_ENGINES, Accelerator, UnknownMemoryError
 from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.lookup import find_model_architecture
 from fusioninfer_capacity.fit.memory import Fit, fit
@@ -58,14 +58,14 @@ def check_memory(
 
 
 def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Finding]]:
-    at, place = ("roles", role.position), role.pods.leader.command_path
+    role_path, command_path = ("roles", role.position), role.pods.leader.command_path
     command = role.pods.command
     explicit = role.args.accelerator
     accelerator = _find_accelerator(role.args, role.pods.leader)
     findings: list[Finding] = []
     if accelerator is None and explicit is not None:
         message = f"unknown accelerator {show(explicit)}; set its memory, such as 80Gi"
-        findings.append(warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message))
+        findings.append(warning(ACCELERATOR_NOT_KNOWN, (*role_path, "accelerator"), message))
     selected = find_by_labels(dict(_read_node_labels(role.pods.leader.template.get("spec") or {})))
     # Labels distinguish variants of a product, such as H100 and H100-NVL.
     if (
@@ -76,7 +76,7 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
     ):
         message = f"{show(explicit)} conflicts with the pods' node selector, which selects "
         message += f"{selected.name}; correct one of them"
-        findings.append(warning(ACCELERATOR_NOT_SELECTED, (*at, "accelerator"), message))
+        findings.append(warning(ACCELERATOR_NOT_SELECTED, (*role_path, "accelerator"), message))
     if command.engine is None:
         return None, findings
     try:
@@ -84,27 +84,27 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
     except ModelConfigError as problem:
         return None, [*findings, model_config_finding(problem)]
     except UnknownArchitectureError as reason:
-        return None, [*findings, *_report_unchecked(at, accelerator, str(reason))]
+        return None, [*findings, *_report_unchecked(role_path, accelerator, str(reason))]
     variables = _read_variables(role.pods.leader.container)
-    rejected = list(check_shapes(place, command, architecture, variables, role.nodes))
-    findings += rejected
+    shape_findings = list(check_shapes(command_path, command, architecture, variables, role.nodes))
+    findings += shape_findings
     if accelerator is None:
         return None, findings
-    sized = SIZED.get(command.engine.name)
+    sized = SIZED_ENGINES.get(command.engine.name)
     rejects_bfloat16 = sized is not None and sized.rejects_bfloat16
     if rejects_bfloat16 and not accelerator.has_bfloat16 and command.value("--dtype") == "bfloat16":
         message = f"--dtype: {accelerator.name} does not compute in bfloat16; use float16"
-        findings.append(error(ARGUMENT_VALUE_INVALID, place, message))
+        findings.append(error(ARGUMENT_VALUE_INVALID, command_path, message))
     try:
         fitted = fit(command, architecture, accelerator, role.nodes)
     except UnknownMemoryError as reason:
         return None, [
             *findings,
-            *([] if rejected else _report_unchecked(at, accelerator, str(reason))),
+            *([] if shape_findings else _report_unchecked(role_path, accelerator, str(reason))),
         ]
     if fitted.doubt is None:
-        fitted = replace(fitted, doubt=_explain_sizing(command.engine.name, variables))
-    findings += check_fit(at, place, command, architecture, fitted, role.nodes)
+        fitted = replace(fitted, doubt=_explain_variables(command.engine.name, variables))
+    findings += check_fit(role_path, command_path, command, architecture, fitted, role.nodes)
     return fitted, findings
 
 
@@ -115,9 +115,9 @@ def _report_unchecked(at: Location, accelerator: Accelerator | None, reason: str
     return [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
 
 
-#: Variables with which engines leave more memory for the cache than estimated, the values that do
-#: so, and the effect. SGLang's is off by default (since 0.5.16), vLLM's on (since 0.21.0).
-_SIZING_VARIABLES: Mapping[str, tuple[str, Sequence[str], str]] = {
+#: Variables that make the cache larger than estimated: their values that do so, and the effect.
+#: By default SGLang's is off (since 0.5.16) and vLLM's is on (since 0.21.0).
+_CACHE_VARIABLES: Mapping[str, tuple[str, Sequence[str], str]] = {
     "sglang": (
         "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING",
         ("true", "1", "yes", "y"),
@@ -127,11 +127,11 @@ _SIZING_VARIABLES: Mapping[str, tuple[str, Sequence[str], str]] = {
 }
 
 
-def _explain_sizing(engine: str, variables: Mapping[str, Any] | None) -> str | None:
+def _explain_variables(engine: str, variables: Mapping[str, Any] | None) -> str | None:
     """Return why a container's variables make an estimate uncertain; None if they do not."""
-    if engine not in _SIZING_VARIABLES:
+    if engine not in _CACHE_VARIABLES:
         return None
-    name, values, effect = _SIZING_VARIABLES[engine]
+    name, values, effect = _CACHE_VARIABLES[engine]
     value = str((variables or {}).get(name)).lower()
     return f"{name} {effect}" if value in values else None
 
@@ -176,7 +176,7 @@ def parse_accelerator(text: str) -> Accelerator | None:
 
 
 def _read_node_labels(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield labels that all nodes of the pods have: selectors, and required affinity of one value.
+    """Yield labels that node selectors, or required node affinity with one value, ask for.
 
     Outputs and malformed selectors are ignored.
     """

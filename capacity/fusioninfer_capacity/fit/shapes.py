@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_capacity.fit.architecture import Architecture, Part
-from fusioninfer_capacity.fit.engines import SIZED, UnknownMemoryError, Version, read_number
+from fusioninfer_capacity.fit.engines import SIZED_ENGINES, UnknownMemoryError, Version, read_number
 from fusioninfer_pulumi.plugins.capacity import (
     EngineCommand,
     Finding,
@@ -28,9 +28,9 @@ from fusioninfer_pulumi.plugins.capacity import (
 MODEL_NOT_DIVISIBLE = Rule("model-not-divisible")
 LENGTH_ABOVE_MODEL = Rule("length-above-model")
 
-#: First release of vLLM that shares scales of FP8 experts in smaller blocks, of 32 or more
-#: (`refine_fp8_moe_block_shape`).
-_REFINES: Version = (0, 29, 0)
+#: First release of vLLM that divides the blocks of FP8 experts into smaller ones, down to a side of
+#: 32 (`refine_fp8_moe_block_shape`).
+_SMALLER_BLOCKS: Version = (0, 29, 0)
 _MIN_BLOCK = 32
 #: Arguments that replace the model's own config.
 _OVERRIDES = (
@@ -46,17 +46,17 @@ class Problem:
 
     Attributes:
         certain: Whether the engine's release is known to reject it.
-        blocks: Whether the reason is the size of FP8 blocks.
+        about_blocks: Whether the reason is the size of FP8 blocks.
     """
 
     rule: Rule
     text: str
     certain: bool = True
-    blocks: bool = False
+    about_blocks: bool = False
 
 
 def check_shapes(
-    place: Location,
+    command_path: Location,
     command: EngineCommand,
     model: Architecture,
     variables: Mapping[str, Any] | None,
@@ -64,20 +64,21 @@ def check_shapes(
 ) -> Iterator[Finding]:
     """Yield findings about values that the engine rejects; see `find_problems`.
 
-    `place` is its arguments, `nodes` are those of a replica.
+    `command_path` is the location of the arguments, `nodes` the number of nodes of a replica.
     """
     for problem in find_problems(command, model, variables):
-        # The engines' documentation splits DeepSeek-R1 over all accelerators of several nodes.
-        spans_nodes = problem.blocks and nodes > 1
-        make_finding = error if problem.certain and not spans_nodes else warning
-        yield make_finding(problem.rule, place, problem.text)
+        # A warning only: the engines document such a split for DeepSeek-R1 on several nodes.
+        is_block_on_nodes = problem.about_blocks and nodes > 1
+        make_finding = error if problem.certain and not is_block_on_nodes else warning
+        yield make_finding(problem.rule, command_path, problem.text)
 
 
 def find_problems(
     command: EngineCommand, model: Architecture, variables: Mapping[str, Any] | None
 ) -> Iterator[Problem]:
-    """Yield values that the engine rejects; `variables` are its environment, None if unknown."""
-    if command.engine is None or command.engine.name not in SIZED or not command.is_readable:
+    """Yield values that the engine rejects; `variables` is its environment, None if unknown."""
+    engine = command.engine
+    if engine is None or engine.name not in SIZED_ENGINES or not command.is_readable:
         return
     if command.has(*_OVERRIDES):
         return
@@ -120,7 +121,7 @@ def _check_blocks(
     stored = model.quantization
     if stored is None or stored.block is None:
         return
-    part = _find_undivided(command, model, sizes)
+    part = _find_unaligned(command, model, sizes)
     if part is None:
         return
     ways = _count_ways(command, part, sizes)
@@ -130,30 +131,30 @@ def _check_blocks(
         f"{size}"
         for size in _SIZES
         if model.heads[0] % size == 0
-        and _find_undivided(command, model, sizes._replace(tensor=size)) is None
+        and _find_unaligned(command, model, sizes._replace(tensor=size)) is None
     ]
     remedy = f"use {_join_sizes(fitting)} ways"
     engine = command.engine
     assert engine is not None, "checked by the caller"
     if part.expert:
-        words = " ".join(SIZED[engine.name].expert_argument(sizes.tensor))
+        words = " ".join(SIZED_ENGINES[engine.name].expert_argument(sizes.tensor))
         remedy += f", or spread experts with {words}"
     has_version = command.image.version is not None
-    # vLLM 0.32.0 uses smaller blocks for kernels that support them, and pads experts for others.
-    can_adapt = has_version and part.expert and _can_adapt(command) and not _is_automatic(command)
+    # With `--moe-backend`, vLLM uses smaller blocks or pads experts, depending on the kernel.
+    can_adapt = part.expert and _has_smaller_blocks(command) and not _is_automatic(command)
     prefix = "" if has_version or engine.name != "vllm" else "vLLM before 0.29.0 rejects it: "
     text = (
         f"{prefix}{kind} of width {part.width} split {ways} ways are {share:g} wide, not a "
         f"multiple of the FP8 block size {stored.block}; {remedy}"
     )
     if can_adapt:
-        text += f"; {command.value('--moe-backend')} may take smaller blocks, or pad them"
+        text += f"; {command.value('--moe-backend')} may use smaller blocks, or pad the experts"
     certain = (has_version and not can_adapt) or not part.expert
-    yield Problem(MODEL_NOT_DIVISIBLE, text, certain=certain, blocks=True)
+    yield Problem(MODEL_NOT_DIVISIBLE, text, certain=certain, about_blocks=True)
 
 
-def _find_undivided(command: EngineCommand, model: Architecture, sizes: Parallelism) -> Part | None:
-    """Return a part of the model whose blocks a rank would have to divide."""
+def _find_unaligned(command: EngineCommand, model: Architecture, sizes: Parallelism) -> Part | None:
+    """Return a part of the model in which ranks would get incomplete FP8 blocks; None if none."""
     stored = model.quantization
     assert stored is not None, "checked by the caller"
     assert stored.block is not None, "checked by the caller"
@@ -166,20 +167,20 @@ def _find_undivided(command: EngineCommand, model: Architecture, sizes: Parallel
                 continue
             seen.add((part.width, part.expert))
             ways = _count_ways(command, part, sizes)
-            share, rest = divmod(part.width, ways)
-            if ways == 1 or (not rest and share % stored.block == 0):
+            share, remainder = divmod(part.width, ways)
+            if ways == 1 or (not remainder and share % stored.block == 0):
                 continue
             if (
-                rest
+                remainder
                 or not part.expert
-                or not _can_refine(command, stored.block, share, model.hidden)
+                or not _fits_smaller_blocks(command, stored.block, share, model.hidden)
             ):
                 return part
     return None
 
 
 def _count_ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
-    """Return the number of ranks that split one expert or layer."""
+    """Return the number of ranks that split one expert, or one feed-forward layer."""
     engine = command.engine
     if not part.expert or engine is None:
         return sizes.tensor
@@ -191,14 +192,14 @@ def _count_ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
     return max(1, sizes.tensor // groups) if groups else 1
 
 
-def _can_refine(command: EngineCommand, block: int, share: int, hidden: int) -> bool:
-    fine = math.gcd(block, share, hidden) >= _MIN_BLOCK
-    return fine and _can_adapt(command) and _is_automatic(command)
+def _fits_smaller_blocks(command: EngineCommand, block: int, share: int, hidden: int) -> bool:
+    is_large = math.gcd(block, share, hidden) >= _MIN_BLOCK
+    return is_large and _has_smaller_blocks(command) and _is_automatic(command)
 
 
-def _can_adapt(command: EngineCommand) -> bool:
+def _has_smaller_blocks(command: EngineCommand) -> bool:
     engine, version = command.engine, command.image.version
-    return engine is not None and engine.name == "vllm" and (version or ()) >= _REFINES
+    return engine is not None and engine.name == "vllm" and (version or ()) >= _SMALLER_BLOCKS
 
 
 def _is_automatic(command: EngineCommand) -> bool:
@@ -211,7 +212,7 @@ def _check_length(
 ) -> Iterator[Problem]:
     engine = command.engine
     assert engine is not None, "checked by the caller"
-    flag, variable = engine.length_flag, SIZED[engine.name].longer_variable
+    flag, variable = engine.length_flag, SIZED_ENGINES[engine.name].longer_variable
     try:
         length = read_number(command, flag)
     except UnknownMemoryError:  # `auto`, or a variable
@@ -224,7 +225,7 @@ def _check_length(
         f"{flag} {length} is above the {model.limit} tokens of the model; lower it, or set "
         f"{variable}=1"
     )
-    # Another image may set the variable itself.
+    # An image that is not the engine's official one may set the variable.
     yield Problem(LENGTH_ABOVE_MODEL, text, certain=command.image.is_stock)
 
 

@@ -1,4 +1,4 @@
-"""Lists the layouts of a model on accelerators of one kind, and checks which fit."""
+"""Lists the layouts of a model on one type of accelerator, and checks which of them fit."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fusioninfer_capacity.fit.architecture import Architecture
-from fusioninfer_capacity.fit.engines import SIZED, Accelerator, UnknownMemoryError
+from fusioninfer_capacity.fit.engines import SIZED_ENGINES, Accelerator, UnknownMemoryError
 from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.shapes import find_problems
 from fusioninfer_pulumi.plugins.capacity import ENGINES, EngineCommand, Severity, read_command
 
-_WAYS = (1, 2, 4, 8, 16)
+_TENSOR_SIZES = (1, 2, 4, 8, 16)
 _MAX_NODES = 4
 #: Numbers of nodes to try for data parallel copies that share their experts.
 _NODES = (2, 4)
@@ -23,7 +23,7 @@ class SizingRequest:
     """The model and accelerator to size.
 
     Attributes:
-        name: Name of the model in the engine's arguments.
+        name: Name of the model, for the engine's arguments.
         length: Tokens of the longest sequence, None for the model's own.
         max_nodes: Maximum nodes of a replica.
         arguments: The engine's arguments in addition to its sizes.
@@ -47,11 +47,11 @@ class Layout:
         tensor: Tensor parallel size, within a node.
         nodes: Nodes of a replica, each with one stage of the layers.
         fit: The memory of one accelerator; None if unknown.
-        reason: Why it does not fit; None if it does.
-        has_expert_parallelism: Whether each accelerator holds whole experts.
-        small_cache: Whether the KV cache is stored in 8 bits.
-        copies: Data parallel copies, which share the experts. With several, the nodes divide the
-            copies instead of the layers.
+        reason: Why the layout does not fit, or the engine rejects it; else None.
+        has_expert_parallelism: Whether experts are distributed instead of split.
+        fp8_cache: Whether the KV cache is stored in 8 bits.
+        copies: Data parallel copies, which share the experts. With several, each node has some of
+            the copies instead of a stage of the layers.
     """
 
     tensor: int
@@ -59,7 +59,7 @@ class Layout:
     fit: Fit | None
     reason: str | None
     has_expert_parallelism: bool = False
-    small_cache: bool = False
+    fp8_cache: bool = False
     copies: int = 1
 
     @property
@@ -80,7 +80,7 @@ class Layout:
 
 def build_arguments(request: SizingRequest, layout: Layout) -> list[str]:
     """Return the engine's arguments of a layout."""
-    engine, sized = ENGINES[request.engine], SIZED[request.engine]
+    engine, sized = ENGINES[request.engine], SIZED_ENGINES[request.engine]
     words = [engine.model_flags[0], request.name, *sized.proposal.arguments, *request.arguments]
     if layout.tensor > 1:
         words += [engine.sizes.flags["tensor"][0], str(layout.tensor)]
@@ -90,50 +90,50 @@ def build_arguments(request: SizingRequest, layout: Layout) -> list[str]:
         words += [engine.sizes.flags["data"][0], str(layout.copies)]
     if layout.has_expert_parallelism:
         words += sized.expert_argument(layout.tensor)
-    if layout.small_cache:
-        words += sized.small_cache
+    if layout.fp8_cache:
+        words += sized.fp8_cache
     if request.length is not None:
         words += [engine.length_flag, str(request.length)]
     return words
 
 
 def list_layouts(request: SizingRequest) -> list[Layout]:
-    """Return all layouts: those that fit first, with few accelerators, then with many tokens."""
+    """Return all layouts, sorted: layouts that fit, then few accelerators, then many tokens."""
     return sorted(
         (_build_layout(request, tensor, nodes) for tensor, nodes in _list_sizes(request)),
         key=_get_order,
     )
 
 
-def add_small_caches(request: SizingRequest, candidates: Sequence[Layout]) -> list[Layout]:
-    """Return the layouts, and those that fit only with an 8-bit cache, in the same order."""
+def add_fp8_caches(request: SizingRequest, candidates: Sequence[Layout]) -> list[Layout]:
+    """Return the candidates, and those that fit only with an FP8 cache, in the same order."""
     small = []
-    if request.accelerator.name.startswith(_EIGHT_BITS):
+    if request.accelerator.name.startswith(_FP8_ACCELERATORS):
         for layout in (layout for layout in candidates if layout.copies == 1):
-            # The weights fit, but one sequence of the longest length does not.
+            # Only where the weights fit, but one sequence of the maximum length does not.
             if layout.reason is not None and layout.fit is not None and layout.fit.cache > 0:
-                smaller = _fit_layout(request, replace(layout, reason=None, small_cache=True))
+                smaller = _fit_layout(request, replace(layout, reason=None, fp8_cache=True))
                 small += [smaller] if smaller.reason is None else []
     return sorted([*candidates, *small], key=_get_order)
 
 
-#: Prefixes of accelerators that compute in 8 bits.
-_EIGHT_BITS = ("H", "GH", "B", "L4", "RTX-4090", "RTX-5", "RTX-PRO", "MI3")
+#: Prefixes of the names of accelerators that compute in 8 bits.
+_FP8_ACCELERATORS = ("H", "GH", "B", "L4", "RTX-4090", "RTX-5", "RTX-PRO", "MI3")
 
 
 def add_copies(request: SizingRequest, candidates: Sequence[Layout]) -> list[Layout]:
-    """Return the layouts, and those of data parallel attention with experts over all ranks.
+    """Return the candidates and layouts with data parallel attention, in the same order.
 
-    They are added only for models with experts whose copies share them; the order is the same.
+    These are added only if the model has experts, which the copies of the engine share.
     """
-    if not request.model.expert_width or not SIZED[request.engine].shares_experts:
+    if not request.model.expert_width or not SIZED_ENGINES[request.engine].shares_experts:
         return list(candidates)
-    inside = [(ranks, 1) for ranks in _WAYS if ranks <= request.per_node]
+    inside = [(ranks, 1) for ranks in _TENSOR_SIZES if ranks <= request.per_node]
     across = [(request.per_node * nodes, nodes) for nodes in _NODES if nodes <= request.max_nodes]
     copied = [
         Layout(tensor, nodes, None, None, has_expert_parallelism=True, copies=ranks // tensor)
         for ranks, nodes in (*inside, *across)
-        for tensor in _WAYS
+        for tensor in _TENSOR_SIZES
         # Ranks get equal numbers of experts, and no copy spans nodes.
         if tensor < ranks and request.per_node % tensor == 0 and not request.model.experts % ranks
     ]
@@ -147,8 +147,7 @@ def add_copies(request: SizingRequest, candidates: Sequence[Layout]) -> list[Lay
 def filter_sensible(fitting: Sequence[Layout]) -> list[Layout]:
     """Return layouts that fit, without those that need more hardware for no more tokens.
 
-    Of layouts with copies that share experts, return the one with the most tokens for each number
-    of accelerators.
+    For each number of accelerators, only the layout with copies that has the most tokens stays.
     """
     chosen = _filter_single_copies([layout for layout in fitting if layout.copies == 1])
     for layout in (layout for layout in fitting if layout.copies > 1):
@@ -162,7 +161,7 @@ def filter_sensible(fitting: Sequence[Layout]) -> list[Layout]:
 
 
 def _filter_single_copies(fitting: Sequence[Layout]) -> list[Layout]:
-    uncompressed = [layout for layout in fitting if not layout.small_cache] or fitting
+    uncompressed = [layout for layout in fitting if not layout.fp8_cache] or fitting
     nodes = min((layout.nodes for layout in uncompressed), default=1)
     chosen: list[Layout] = []
     for layout in fitting:
@@ -177,20 +176,19 @@ def _get_tokens(layout: Layout) -> int:
 
 
 def _get_order(layout: Layout) -> tuple[bool, int, bool, int, int]:
-    copied = layout.copies > 1
-    rejected, tokens = layout.reason is not None, _get_tokens(layout)
-    return rejected, layout.accelerators, copied, -tokens, layout.nodes
+    has_copies, is_rejected = layout.copies > 1, layout.reason is not None
+    return is_rejected, layout.accelerators, has_copies, -_get_tokens(layout), layout.nodes
 
 
 def _list_sizes(request: SizingRequest) -> Sequence[tuple[int, int]]:
-    """Return tensor sizes within a node, then whole nodes with one stage each."""
-    inside = [ways for ways in _WAYS if ways <= request.per_node]
+    """Return tensor sizes and nodes: first on one node, then on several with one stage each."""
+    inside = [tensor for tensor in _TENSOR_SIZES if tensor <= request.per_node]
     across = range(2, request.max_nodes + 1)
-    return [*((ways, 1) for ways in inside), *((inside[-1], nodes) for nodes in across)]
+    return [*((tensor, 1) for tensor in inside), *((inside[-1], nodes) for nodes in across)]
 
 
 def _build_layout(request: SizingRequest, tensor: int, nodes: int) -> Layout:
-    """Return a layout; experts are spread if the engine cannot split them."""
+    """Return a layout, with expert parallelism if the engine cannot split the experts."""
     layout = Layout(tensor, nodes, None, None)
     rejection = _explain_rejection(request, layout)
     if rejection is not None:
@@ -224,7 +222,7 @@ def _explain_rejection(request: SizingRequest, layout: Layout) -> str | None:
 
 def build_command(request: SizingRequest, layout: Layout) -> EngineCommand:
     """Return the command line of a layout."""
-    proposed = SIZED[request.engine].proposal
+    proposed = SIZED_ENGINES[request.engine].proposal
     container = {
         "name": request.engine,
         "image": proposed.image,

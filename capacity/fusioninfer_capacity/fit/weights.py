@@ -13,7 +13,7 @@ class Split:
 
     Attributes:
         tensor: Tensor parallel size.
-        expert: Ranks that routed experts are spread over; with 1, tensor parallelism splits them.
+        expert: Ranks that divide the routed experts; with 1, tensor parallelism splits each expert.
         whole_encoder: Whether every rank has complete image encoders.
     """
 
@@ -54,7 +54,7 @@ def split_stages(model: Architecture, split: Split) -> list[Stage]:
 
 
 def _divide_layers(layers: int, pipeline: int) -> list[int]:
-    """Divide layers; the remainder goes to the stages before the last (vLLM: `get_pp_indices`)."""
+    """Return layers of each stage; stages before the last get the remainder (`get_pp_indices`)."""
     per_stage, remainder = divmod(layers, pipeline)
     sizes = [per_stage] * pipeline
     for index in range(2, remainder + 2):
@@ -85,15 +85,15 @@ def _get_bits(model: Architecture, index: int, part: Part) -> float:
 
 def _count_outside(model: Architecture, split: Split, *, is_first: bool, is_last: bool) -> float:
     """Return the bytes outside of layers: embedding and encoders, and the head."""
-    table = model.embedding * model.bits / 8 / split.tensor
-    head = table
+    embedding = model.embedding * model.bits / 8 / split.tensor
+    head = embedding
     stored = model.quantization
     bits = stored.get_bits(None, "lm_head") if stored is not None else None
     if stored is not None and bits is not None and not stored.experts_only:
         head = model.embedding * bits / 8 / split.tensor
-    total = table if is_first else 0.0
+    total = embedding if is_first else 0.0
     if is_last and not (model.tied and is_first):
-        total += table if model.tied else head
+        total += embedding if model.tied else head
     if is_first:
         total += model.vision * model.bits / 8 / (1 if split.whole_encoder else split.tensor)
     return total

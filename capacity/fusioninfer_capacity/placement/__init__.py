@@ -1,5 +1,4 @@
 """Chooses the node pools of the roles of several services together.
 
-Pure: services and an inventory in, services with node selectors and an explanation out. Only
-`cluster` reads a cluster, when it is called.
+Pure, except that `cluster` reads a cluster, and `place` reads files whose paths are passed.
 """

@@ -1,9 +1,9 @@
 """Computes whether the pods of replicas fit the nodes of a pool.
 
-The capacity model (`topology/capacity_model.py`), which the end-to-end tests compare with the real
-scheduler, is used first. If it gives only a bound (for pods of several sizes, whose fit
-depends on the node of each), best fit decides: largest pods first, each on the fullest node with
-enough capacity.
+The core's capacity model (`topology/capacity_model.py`) decides if it is exact; end-to-end tests
+compare it with the real scheduler. It is not exact for pods of several sizes, whose fit depends on
+the node of each pod. For these, best fit decides: largest pods first, each on the fullest node with
+enough free accelerators.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 
 #: Accelerators of each pod of a replica, the largest first, without pods that request none.
 Shape = tuple[int, ...]
-#: Replicas in one pool, by their shape.
+#: Replicas in one pool: pairs of a shape and the number of replicas with it.
 PoolLoad = tuple[tuple[Shape, int], ...]
 #: Replicas in every pool, in the order of the inventory.
 Usage = tuple[PoolLoad, ...]
@@ -32,14 +32,14 @@ Usage = tuple[PoolLoad, ...]
 class PoolFit(enum.IntEnum):
     """Whether pods fit the nodes of a pool."""
 
-    CERTAIN = 0  #: wherever the scheduler puts each of them
-    POSSIBLE = 1  #: if it packs them well: pods of several sizes
+    CERTAIN = 0  #: they fit, whichever nodes the scheduler chooses
+    POSSIBLE = 1  #: pods of several sizes fit if the scheduler packs them tightly
     NO = 2
 
 
 @dataclass
 class Pools:
-    """The pools of an inventory, with a cache of results for loads."""
+    """The pools of an inventory, with a cache of the results below by pool and load."""
 
     args: Sequence[NodePoolArgs]
     _fits: dict[tuple[int, PoolLoad, int], PoolFit] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Pools:
 
     @property
     def unused(self) -> Usage:
-        """The usage before anything is placed."""
+        """The usage without any service."""
         return ((),) * len(self.args)
 
     def fit(self, pool: int, load: PoolLoad, extra_nodes: int = 0) -> PoolFit:
@@ -68,9 +68,9 @@ class Pools:
         key = (pool, load)
         if key not in self._whole:
             args = self.args[pool]
-            untouched = args.nodes - len(args.in_use)
+            empty_nodes = args.nodes - len(args.in_use)
             self._whole[key] = _find_largest(
-                untouched, lambda count: self.fit(pool, load, -count) is not PoolFit.NO
+                empty_nodes, lambda count: self.fit(pool, load, -count) is not PoolFit.NO
             )
         return self._whole[key]
 
@@ -80,7 +80,7 @@ class Pools:
         return free - self.count_whole_nodes(pool, load) * self.args[pool].accelerators
 
     def count_missing_nodes(self, pool: int, load: PoolLoad) -> int:
-        """Return nodes that a pool lacks for a load whose every pod fits an empty node."""
+        """Return the nodes that a pool lacks for a load; each pod must fit an empty node."""
         pods = sum(len(shape) * count for shape, count in load)
         return pods - _find_largest(
             pods, lambda spared: self.fit(pool, load, pods - spared) is not PoolFit.NO
@@ -102,12 +102,12 @@ def count_accelerators(load: PoolLoad) -> int:
 
 
 def _list_nodes(pool: NodePoolArgs, extra_nodes: int = 0) -> list[NodePool]:
-    """Return the free accelerators of a pool with `extra_nodes` more empty nodes, by node."""
-    untouched = NodePool(pool.nodes - len(pool.in_use) + extra_nodes, pool.accelerators)
-    partly = [NodePool(1, pool.accelerators - used) for used in pool.in_use]
+    """Return the nodes of a pool with free accelerators, and `extra_nodes` more empty ones."""
+    empty = NodePool(pool.nodes - len(pool.in_use) + extra_nodes, pool.accelerators)
+    partly_used = [NodePool(1, pool.accelerators - used) for used in pool.in_use]
     return [
         node_pool
-        for node_pool in (untouched, *partly)
+        for node_pool in (empty, *partly_used)
         if node_pool.nodes > 0 and node_pool.accelerators > 0
     ]
 
@@ -128,7 +128,7 @@ def _fit(free: list[NodePool], load: PoolLoad) -> PoolFit:
 
 
 def _find_largest(limit: int, is_met: Callable[[int], bool]) -> int:
-    """Return the largest count up to a limit that meets a monotone condition."""
+    """Return the largest count up to a limit that meets a condition; all smaller ones must, too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -140,10 +140,10 @@ def _find_largest(limit: int, is_met: Callable[[int], bool]) -> int:
 
 
 def can_pack(pods: Iterable[tuple[int, int]], nodes: Iterable[tuple[int, int]]) -> bool:
-    """Return whether best fit finds nodes for pods: size and count, free accelerators and count.
+    """Return whether best fit finds nodes for all pods.
 
-    If each size divides the next larger one, as with 1, 2, 4 and 8, it finds a packing if there is
-    one: wherever the larger pods are, they leave the same capacity for smaller ones.
+    `pods` has pairs of size and count, `nodes` pairs of free accelerators and count. If each size
+    divides the next larger one, as with 1, 2, 4 and 8, best fit finds a packing if one exists.
     """
     free: Counter[int] = Counter()
     for gap, count in nodes:

@@ -2,15 +2,15 @@
 
 The objective, most important first:
 
-1. Roles whose demand is as before stay where they were.
-2. Roles whose demand has changed stay as well.
-3. As many services as possible get a place.
-4. As few of them as possible with their minimum only.
-5. What is best for the first service (`Terms`), then for the second, and so on: a service that is
-   added at the end moves no other unless one of the points above is at stake.
+1. Roles with the same demand as before keep their pool.
+2. Roles whose demand has changed keep their pool, too.
+3. As many services as possible are placed.
+4. As few as possible are placed with their minimum of replicas only.
+5. The first service has the best place (`Terms`), then the second, and so on. So a service that is
+   added at the end moves no other, unless that improves one of the points above.
 
-Services affect later ones only by the usage of the pools. So the best continuation is remembered
-for each usage, and branches are cut by a lower bound.
+A service affects later ones only by the usage of the pools. So the search remembers the best choice
+for all later services by usage, and skips options whose lower bound is not better.
 """
 
 from __future__ import annotations
@@ -24,23 +24,21 @@ from fusioninfer_capacity.placement import _packing as packing
 from fusioninfer_capacity.placement._packing import PoolFit, Pools, Usage
 from fusioninfer_capacity.placement.problem import Assignment, RoleRequest, ServiceRequest
 
-#: Maximum number of combinations; beyond it the best result so far is used.
+#: Maximum number of combinations of pools to try; then the best result so far is used.
 MAX_STEPS = 100_000
-
-
-#: How far points 1 to 4 of the objective are missed; less is better.
+#: Number of roles or services that miss points 1 to 4 of the objective; less is better.
 Tiers = tuple[int, int, int, int]
 
 
 class Terms(NamedTuple):
-    """Cost of a place for one service; less is better, the first difference decides."""
+    """Point 5 of the objective for one service; less is better, the first difference decides."""
 
-    risky: int  #: its pools where pods of several sizes fit only if they are packed well
+    risky: int  #: pools in which pods of several sizes fit only if they are packed tightly
     cost: Decimal  #: price of all its accelerators
-    pools: int  #: pools that it is spread over
-    stranded: int  #: accelerators that it leaves on nodes that are no longer whole
-    whole: int  #: accelerators on whole nodes in its pools: large gaps are kept for large services
-    order: Assignment  #: places of the pools in the inventory
+    pools: int  #: number of pools in use
+    stranded: int  #: free accelerators that it adds to partly used nodes
+    whole: int  #: accelerators of empty nodes left in its pools: larger pools are kept free
+    order: Assignment  #: indexes of the pools in the inventory
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,11 @@ class Option:
     """A possible placement of one service.
 
     Attributes:
-        assignment: Its pools, None if it is not placed.
-        minimum: Whether only its minimum is placed.
-        tiers: Its share in points 1 to 4 of the objective.
-        terms: Its part of point 5, None if it is not placed.
-        usage: Usage of all pools with it.
+        assignment: Pools of its roles, None if it is not placed.
+        minimum: Whether only its minimum of replicas is placed.
+        tiers: Points 1 to 4 of the objective, for this service.
+        terms: Point 5, None if the service is not placed.
+        usage: Usage of all pools, this service included.
     """
 
     assignment: Assignment | None
@@ -63,7 +61,7 @@ class Option:
 
     @property
     def rank(self) -> tuple[object, ...]:
-        """Sort key of point 5: any place is better than none."""
+        """Sort key for point 5; being placed is better than not being placed."""
         return (1,) if self.terms is None else (0, self.terms)
 
 
@@ -133,7 +131,7 @@ def build_option(
 def add_usage(
     usage: Usage, service: ServiceRequest, assignment: Assignment, *, minimum: bool
 ) -> Usage:
-    """Return the usage with a service, or with its minimum."""
+    """Return the usage with one more service; with `minimum`, only its minimum of replicas."""
     loads = list(usage)
     for role, pool in zip(service.roles, assignment, strict=True):
         loads[pool] = packing.add_replicas(loads[pool], role.shape, role.count(minimum=minimum))
@@ -151,18 +149,19 @@ class _Search:
         self.services = services
         self.pools = pools
         self.max_steps = max_steps
-        self.known: dict[tuple[int, Usage], _Best] = {}
+        self.best_by_usage: dict[tuple[int, Usage], _Best] = {}
+        # Tiers of the services from each index on, if each service had all pools to itself.
         self.ideal = [(0, 0, 0, 0)]
         self.steps = 0
         for service in reversed(services):
             option = self._list_options(service, pools.unused)[0]
             self.ideal.insert(0, _add(option.tiers, self.ideal[0]))
         self.steps = 0  # only combinations of the search itself count
-        # Minimum accelerators of the services from each index on, smallest first.
+        # Minimum accelerators of each service from an index on, smallest first.
         minima = [
             sum(sum(role.shape) * role.minimum for role in service.roles) for service in services
         ]
-        self.least = [sorted(minima[at:]) for at in range(len(services) + 1)]
+        self.minima_from = [sorted(minima[at:]) for at in range(len(services) + 1)]
         self.free_accelerators = sum(pools.count_free(at) for at in range(len(pools.args)))
 
     def find_best(self, at: int, usage: Usage) -> _Best:
@@ -170,8 +169,8 @@ class _Search:
         if at == len(self.services):
             return _Best((0, 0, 0, 0), (), ())
         key = (at, usage)
-        if key in self.known:
-            return self.known[key]
+        if key in self.best_by_usage:
+            return self.best_by_usage[key]
         best: _Best | None = None
         for option in self._list_options(self.services[at], usage):
             if best is not None:
@@ -190,11 +189,11 @@ class _Search:
                 best = candidate
         assert best is not None, "a service may stay unplaced"
         if self.steps <= self.max_steps:
-            self.known[key] = best
+            self.best_by_usage[key] = best
         return best
 
     def _list_options(self, service: ServiceRequest, usage: Usage) -> list[Option]:
-        """Return every way to place a service, the most promising first."""
+        """Return every way to place a service, and not to place it; the best ones first."""
         choices = []
         for minimum in (False, True) if service.partial else (False,):
             for assignment in service.assignments:
@@ -202,9 +201,11 @@ class _Search:
                 option = build_option(service, assignment, usage, self.pools, minimum=minimum)
                 if option is not None:
                     choices.append(option)
-        lost = [role for role in service.roles if role.previous is not None]
+        displaced = [role for role in service.roles if role.previous is not None]
         choices.append(
-            Option(None, minimum=False, tiers=(*_count_moves(lost), 1, 0), terms=None, usage=usage)
+            Option(
+                None, minimum=False, tiers=(*_count_moves(displaced), 1, 0), terms=None, usage=usage
+            )
         )
         return sorted(choices, key=lambda option: (option.tiers, option.rank))
 
@@ -215,10 +216,10 @@ class _Search:
             packing.count_accelerators(load) for load in usage
         )
         unplaceable = 0
-        for count, requested in enumerate(self.least[at]):
+        for count, requested in enumerate(self.minima_from[at]):
             free_accelerators -= requested
             if free_accelerators < 0:
-                unplaceable = len(self.least[at]) - count
+                unplaceable = len(self.minima_from[at]) - count
                 break
         if unplaceable > unplaced:
             return unchanged, changed, unplaceable, 0

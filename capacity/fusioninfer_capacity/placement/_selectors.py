@@ -1,7 +1,7 @@
 """Checks pod specs against a pool's labels and taints, and restricts specs to a pool.
 
 Only node selectors, required node affinity and tolerations matter ("Assigning Pods to Nodes"
-and "Taints and Tolerations"). Preferences are ignored, because they never keep a pod away.
+and "Taints and Tolerations"). Preferences are ignored, because the scheduler need not respect them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def find_outputs(spec: Mapping[str, Any]) -> Iterator[Location]:
 
 
 def find_mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
-    """Yield why a pod cannot, or might not, run on nodes with these labels."""
+    """Yield why the spec keeps a pod away from nodes with these labels, or might do so."""
     if spec.get("nodeName"):
         yield f"nodeName {show(spec['nodeName'])} selects a node, and inventories list only pools"
     for key, value in (spec.get("nodeSelector") or {}).items():
@@ -65,9 +65,9 @@ def find_untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> It
 
 
 def is_tolerated_by_admission(taint: TaintArgs) -> bool:
-    """Return whether pods that request the accelerator in a taint's key tolerate the taint.
+    """Return whether pods tolerate a taint without a toleration in their template.
 
-    Providers taint accelerator nodes with the name of the accelerator's resource. The admission
+    Providers taint accelerator nodes with a resource name, such as `nvidia.com/gpu`. The admission
     plugin ExtendedResourceToleration adds a NoSchedule toleration to pods that request it.
     """
     return is_accelerator(taint.key) and taint.effect is TaintEffect.NO_SCHEDULE
@@ -111,7 +111,7 @@ def _is_tolerated(toleration: Mapping[str, Any], taint: TaintArgs) -> bool:
 
 def _is_term_met(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     expressions = term.get("matchExpressions") or []
-    # `matchFields` selects names of nodes, which no inventory has. An empty term selects nothing.
+    # `matchFields` selects node names, which no inventory has. An empty term matches no node.
     if term.get("matchFields") or not expressions:
         return False
     return all(_is_met(expression, labels) for expression in expressions)

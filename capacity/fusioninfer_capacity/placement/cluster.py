@@ -41,22 +41,22 @@ def read_inventory(
     pool_label: str | None = None,
     services: Iterable[InferenceServiceArgs | str] = (),
 ) -> InventoryArgs:
-    """Read the node pools of a cluster, and what is in use there.
+    """Read the node pools of a cluster and their accelerators in use.
 
-    Needs the right to list nodes and pods of all namespaces. Devices that pods claim (dynamic
-    resource allocation) are read if ResourceSlices may be listed; then DeviceClasses and
-    ResourceClaims of all namespaces must be readable, too.
+    Requires permission to list nodes, and pods of all namespaces. Devices for dynamic resource
+    allocation are read if ResourceSlices may be listed; then permission to list DeviceClasses, and
+    ResourceClaims of all namespaces, is required, too.
 
     Args:
         kubeconfig: Path or text of a kubeconfig; by default the one that kubectl would use.
         context: Its context; by default the current one.
         pool_label: Node label that identifies a pool; by default the one of GKE, EKS, AKS or
             Karpenter that most nodes with accelerators have.
-        services: The services to place (or `name`, `namespace/name`): accelerators of their own
-            pods count as free.
+        services: The services to place, or their names (`name`, `namespace/name`): accelerators of
+            their pods count as free.
 
     Returns:
-        The pools, by name.
+        The pools, sorted by name.
 
     Raises:
         UnreadableError: The cluster cannot be read.
@@ -81,15 +81,15 @@ def read_placement(
 ) -> Mapping[str, Mapping[str, PreviousPool]]:
     """Read on which pools services run, from their LeaderWorkerSets.
 
-    Needs the right to list LeaderWorkerSets of all namespaces.
+    Requires permission to list LeaderWorkerSets of all namespaces.
 
     Args:
-        inventory: The pools; roles on none of them are left out.
+        inventory: The pools; roles on other pools are left out.
         kubeconfig: Path or text of a kubeconfig; by default the one that kubectl would use.
         context: Its context; by default the current one.
 
     Returns:
-        The `previous` of `place`.
+        The argument `previous` of `place`.
 
     Raises:
         UnreadableError: The cluster cannot be read.
@@ -112,9 +112,9 @@ def build_inventory(
 
     A pool consists of the ready, schedulable nodes with accelerators and one value of the label. It
     has the labels that all of its nodes have, and the taints of any of them. Accelerators of pods
-    are in use, except those of `services` (`name` or `namespace/name`). So are accelerators that a
-    node lacks compared with the largest node. If a pool has no accelerator resource, its
-    accelerators are the devices that pods may claim.
+    are in use, except those of `services` (`name` or `namespace/name`). All nodes of a pool get the
+    size of the largest one, and what smaller nodes lack counts as in use. If a pool has no
+    accelerator resource, its accelerators are the devices that pods may claim.
     """
     nodes, pods = list(nodes), list(pods)
     claimable = {_get_name(node): devices.find_classes(_get_name(node)) for node in nodes}
@@ -172,9 +172,9 @@ def build_placement(
         per_replica = accelerators(leader) + accelerators(worker) * (group.get("size", 1) - 1)
         roles = previous.setdefault(make_key(metadata["namespace"], lws_labels[labels.SERVICE]), {})
         before = roles.get(lws_labels[labels.ROLE_NAME], PreviousPool(pool, 0))
-        # The devices of claims are in other objects.
-        claims = any(template["spec"].get("resourceClaims") for template in (leader, worker))
-        unknown = claims or before.accelerators is None
+        # Claimed devices are defined in other objects, so their number is unknown.
+        has_claims = any(template["spec"].get("resourceClaims") for template in (leader, worker))
+        unknown = has_claims or before.accelerators is None
         amount = (
             None if unknown else (before.accelerators or 0) + per_replica * spec.get("replicas", 1)
         )
@@ -189,7 +189,7 @@ class _Accelerators:
     offered: Mapping[str, int]
     in_use: Mapping[str, int]
     resource: str | None
-    classes: Sequence[str] = ()
+    device_classes: Sequence[str] = ()
     device: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -211,8 +211,8 @@ def _count_by_claims(
     for node in nodes:
         for name, items in claimable[_get_name(node)].items():
             counts[name] += len(items)
-    main = min(counts, key=lambda name: (-counts[name], name))
-    devices = {_get_name(node): claimable[_get_name(node)].get(main, ()) for node in nodes}
+    largest = min(counts, key=lambda name: (-counts[name], name))
+    devices = {_get_name(node): claimable[_get_name(node)].get(largest, ()) for node in nodes}
     return _Accelerators(
         offered={node: len(items) for node, items in devices.items()},
         in_use={
@@ -220,8 +220,8 @@ def _count_by_claims(
             for node, items in devices.items()
         },
         resource=None,
-        # Further device classes that select exactly these devices.
-        classes=[
+        # The largest DeviceClass, and all others that select the same devices.
+        device_classes=[
             name
             for name in sorted(counts)
             if all(claimable[node].get(name, ()) == items for node, items in devices.items())
@@ -231,9 +231,9 @@ def _count_by_claims(
 
 
 def _build_pool(name: str, nodes: Sequence[Object], accelerators: _Accelerators) -> dict[str, Any]:
-    most = max(accelerators.offered.values())
+    per_node = max(accelerators.offered.values())
     used = [
-        min(most, most - offered + accelerators.in_use[node])
+        min(per_node, per_node - offered + accelerators.in_use[node])
         for node, offered in sorted(accelerators.offered.items())
     ]
     common = dict(_get_labels(nodes[0]))
@@ -250,9 +250,9 @@ def _build_pool(name: str, nodes: Sequence[Object], accelerators: _Accelerators)
     return {
         "name": name,
         "nodes": len(nodes),
-        "accelerators": most,
+        "accelerators": per_node,
         "resource": accelerators.resource,
-        "deviceClasses": list(accelerators.classes),
+        "deviceClasses": list(accelerators.device_classes),
         "inUse": sorted((amount for amount in used if amount), reverse=True),
         "device": _build_device(common, accelerators.device),
         "labels": common,
@@ -275,12 +275,12 @@ def _build_device(common: Mapping[str, str], claimed: Mapping[str, str]) -> dict
 
 
 def _count_in_use(pods: Iterable[Object], services: Collection[str]) -> dict[str, Counter[str]]:
-    """Return the accelerators that other pods use, by node and resource."""
+    """Return the accelerators of pods outside `services`, by node and resource."""
     in_use: dict[str, Counter[str]] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
-        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if node is None or ended or _is_pod_of(pod, services):
+        is_finished = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if node is None or is_finished or _is_pod_of(pod, services):
             continue
         for name, amount in pod_requests(pod).items():
             if is_accelerator(name):
@@ -339,6 +339,6 @@ def _read_devices(api: KubernetesApi) -> LiveDevices:
 
 
 def _reject_partial_reads(api: KubernetesApi) -> None:
-    """Reject partial reads, which would show accelerators in use as free."""
+    """Raise an error if some objects are unreadable: accelerators in use would count as free."""
     if api.unread:
         raise UnreadableError(f"the cluster cannot be read: {'; '.join(api.unread)}")

@@ -1,8 +1,8 @@
 """Devices of a cluster that pods may claim, by node and DeviceClass, and their allocation; pure.
 
-A DeviceClass selects its devices with CEL. Only conjunctions of `device.driver == "X"` and
-`device.attributes["X"].name == value` are read, as in the classes of drivers; devices of other
-classes are not counted.
+A DeviceClass selects devices with CEL. Only `device.driver == "X"`, `device.attributes["X"].name ==
+value` and their conjunctions are read, which the DeviceClasses of drivers use. Devices of other
+DeviceClasses are not counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Object = Mapping[str, Any]
 #: Driver, pool and name of a device, which identify it.
 DeviceId = tuple[str, str, str]
 
-#: Drivers whose devices are accelerators: of NVIDIA, AMD, Intel (two), and Google.
+#: Drivers whose devices are accelerators.
 ACCELERATOR_DRIVERS = (
     "gpu.nvidia.com",
     "gpu.amd.com",
@@ -39,7 +39,7 @@ class Device:
 
     Attributes:
         key: Its identifier.
-        values: Its attributes, each under its domain and name.
+        values: Attributes by domain and name.
         memory: Its capacity `memory`, None without one.
     """
 
@@ -58,7 +58,7 @@ class LiveDevices:
 
     @cached_property
     def on_nodes(self) -> Mapping[str, Sequence[Device]]:
-        """Devices of each node, without those that several nodes share."""
+        """Devices by node, without devices that several nodes can use."""
         newest: dict[tuple[str, str], int] = {}
         for resource_slice in self.slices:
             pool = resource_slice["spec"]["pool"]
@@ -77,7 +77,7 @@ class LiveDevices:
         return by_node
 
     def find_classes(self, node: str) -> Mapping[str, Sequence[Device]]:
-        """Return accelerators of a node by each DeviceClass that has some of them there."""
+        """Return the accelerators of a node by the DeviceClass that selects them."""
         by_class = {}
         for name, conditions in self._conditions.items():
             members = [
@@ -123,7 +123,7 @@ class LiveDevices:
 
 
 def find_common_model(devices: Iterable[Device]) -> Mapping[str, str]:
-    """Return model and memory, each if it is the same for all devices."""
+    """Return `model` and `memory` of the devices; a value that differs is left out."""
     common: dict[str, str] = {}
     all_devices = list(devices)
     models = Counter(
@@ -150,7 +150,7 @@ def _read_device(device: Object, driver: str, pool: str) -> Device:
 
 
 def _parse_conditions(texts: Iterable[str]) -> Iterator[tuple[tuple[str, str] | None, Any] | None]:
-    """Yield an attribute (None for the driver) and its value; None if it cannot be read."""
+    """Yield the attribute (None for the driver) and value of each condition; None if unknown."""
     for text in texts:
         for part in text.split("&&"):
             condition = part.strip()

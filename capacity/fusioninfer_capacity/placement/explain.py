@@ -33,11 +33,11 @@ PODS_OF_SEVERAL_SIZES = Rule("pods-of-several-sizes")
 
 
 def build_record(
-    service: ServiceRequest, option: Option, before: Usage, other_usage: Usage, pools: Pools
+    service: ServiceRequest, option: Option, earlier_usage: Usage, other_usage: Usage, pools: Pools
 ) -> ServicePlacement:
-    """Return the record of one service.
+    """Return the placement of one service, with the reasons.
 
-    `before` is the usage of earlier services, `other_usage` that of all other services.
+    `earlier_usage` is that of services before this one, `other_usage` that of all other services.
     """
     placed = zip(service.roles, option.assignment or (), strict=option.assignment is not None)
     status = Status.PLACED if option.assignment is not None else Status.UNPLACED
@@ -62,7 +62,7 @@ def build_record(
         rejected=tuple(
             Rejected(
                 _name_pools(service, assignment, pools),
-                _explain_rejection(service, assignment, option, before, other_usage, pools),
+                _explain_rejection(service, assignment, option, earlier_usage, other_usage, pools),
             )
             for assignment in service.assignments
             if assignment != option.assignment
@@ -127,8 +127,10 @@ def check_unplaced(
 
     `moves` are the roles, each with its new pool, that would have to move to make it fit.
     """
-    stuck = [role for role, row in zip(service.roles, service.reasons, strict=True) if all(row)]
-    for role in stuck:
+    roles_without_pool = [
+        role for role, row in zip(service.roles, service.reasons, strict=True) if all(row)
+    ]
+    for role in roles_without_pool:
         reasons = "; ".join(
             f"{pool}: {', '.join(mismatches)}"
             for pool, mismatches in placed.impossible[role.name].items()
@@ -138,7 +140,7 @@ def check_unplaced(
             ("roles", role.plan.position),
             f"no pool is possible for {role.name}: {reasons}",
         )
-    if stuck:
+    if roles_without_pool:
         return
     if service.too_many:
         yield error(
@@ -265,7 +267,7 @@ def _explain_rejection(
     service: ServiceRequest,
     assignment: Assignment,
     chosen: Option,
-    before: Usage,
+    earlier_usage: Usage,
     other_usage: Usage,
     pools: Pools,
 ) -> str:
@@ -274,8 +276,8 @@ def _explain_rejection(
     def build(usage: Usage) -> Option | None:
         return build_option(service, assignment, usage, pools, minimum=chosen.minimum)
 
-    final_option = build(other_usage)
-    if final_option is None:
+    alternative = build(other_usage)
+    if alternative is None:
         reason, usage = (
             ("too small", pools.unused)
             if build(pools.unused) is None
@@ -285,12 +287,13 @@ def _explain_rejection(
         return f"{reason}: {missing or 'only the minimum fits'}"
     if chosen.terms is None:
         return "not chosen, because the service is not placed"
-    if final_option.tiers > chosen.tiers:
+    if alternative.tiers > chosen.tiers:
         return "would move roles that run elsewhere"
-    previous_option = build(before)
-    if previous_option is not None and previous_option.terms is not None:
-        is_worse = previous_option.terms > chosen.terms
-        pairs = zip(_list_terms(chosen.terms), _list_terms(previous_option.terms), strict=True)
+    # The search compared the terms when only earlier services were placed.
+    compared = build(earlier_usage)
+    if compared is not None and compared.terms is not None:
+        is_worse = compared.terms > chosen.terms
+        pairs = zip(_list_terms(chosen.terms), _list_terms(compared.terms), strict=True)
         chosen_term, other_term = next(pair for pair in pairs if pair[0] != pair[1])
         if is_worse and chosen_term.name == "order":
             return "as good, but later in the inventory"

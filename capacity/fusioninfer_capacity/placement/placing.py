@@ -1,4 +1,4 @@
-"""Places services on the node pools of an inventory: the entry of this package."""
+"""Places services on the node pools of an inventory: the entry point of this package."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ def place(
 
     Args:
         services: The services, each with a name.
-        inventory: The node pools: a path of a `NodePoolInventory`, its data, or what
-            `load_inventory` or `read_inventory` returned.
-        previous: Where services were placed before: what `place` or `read_placement` returned,
-            the JSON of the command `place` as a path or as data, or a mapping of service (`name` or
-            `namespace/name`) to role to pool; by default nothing is running yet.
+        inventory: The node pools: a path of a `NodePoolInventory`, its data, or the result of
+            `load_inventory` or `read_inventory`.
+        previous: Where services were placed before: the result of `place` or `read_placement`, the
+            JSON output of the command `place` as a path or as data, or a mapping such as
+            `{"namespace/name": {"role": "pool"}}` or `{"name": ...}`. By default no service runs.
 
     Returns:
-        The placed services (`.services`, to hand to `InferenceService`), and why they are there.
+        The services to pass to `InferenceService` (`.services`), and the reasons of the placement.
 
     Raises:
-        InvalidServiceError: A service is invalid or has no place; the error has a finding for each.
+        InvalidServiceError: Services are invalid or not placed; it has the errors of all services.
         OSError: A file cannot be read.
     """
     pools = load_inventory(inventory)
@@ -110,8 +110,8 @@ def place_services(
 ) -> Placement:
     """Place services without raising; a service that is not placed is unchanged.
 
-    Findings are stored by the index of the service. The inventory must be valid. By default
-    `plans` are computed here. After `max_steps` combinations the search returns the best so far.
+    The inventory must be valid. `plans` are computed if they are not passed. After `max_steps`
+    combinations the search returns the best one so far.
     """
     previous = previous or {}
     services = [expand(args).args for args in services]  # pools are selected in their templates
@@ -132,17 +132,17 @@ def place_services(
         _find_moves(requests, outcome, pools, max_steps) if previous and outcome.tiers[2] else {}
     )
     placed: list[ServicePlacement | None] = [None] * len(services)
-    before = pools.unused
+    earlier_usage = pools.unused
     for index, (at, request) in enumerate(zip(indexes, requests, strict=True)):
         option = outcome.options[index]
         other_usage = _sum_usage(index, requests, outcome, pools)
-        record = explain.build_record(request, option, before, other_usage, pools)
+        record = explain.build_record(request, option, earlier_usage, other_usage, pools)
         findings[at] = list(
             explain.check_unplaced(request, record, moves.get(index, ()), pools)
             if option.assignment is None
             else explain.check_placed(request, record, option.assignment, final, pools)
         )
-        placed[at], before = record, option.usage
+        placed[at], earlier_usage = record, option.usage
     if not outcome.proven:
         findings[-1] = [
             warning(
@@ -167,7 +167,7 @@ def place_services(
 
 
 def check_inventory(inventory: InventoryArgs) -> list[Finding]:
-    """Return errors of an inventory that its models do not find."""
+    """Return errors of an inventory that the validation of its fields does not find."""
     return [
         error(
             RESOURCE_NOT_ACCELERATOR,
@@ -184,7 +184,7 @@ def _check_inputs(
     plans: Sequence[ServicePlan],
     inventory: InventoryArgs,
 ) -> dict[int, list[Finding]]:
-    """Return errors of services that can never be placed, by their indexes."""
+    """Return the errors that prevent services from being placed, by the index of the service."""
     by_service: dict[int, list[Finding]] = {}
     keys: dict[str, int] = {}
     for index, (service, plan) in enumerate(zip(services, plans, strict=True)):
@@ -236,7 +236,7 @@ def _check_service(
 def _find_moves(
     requests: Sequence[ServiceRequest], first: Outcome, pools: Pools, max_steps: int
 ) -> dict[int, list[str]]:
-    """Return roles whose move would place an unplaced service, by the service's index."""
+    """Return the moves of roles that would make an unplaced service fit, by the service's index."""
     unpinned = [
         replace(request, roles=tuple(replace(role, previous=None) for role in request.roles))
         for request in requests
@@ -251,7 +251,7 @@ def _find_moves(
     unplaced = {at for at, option in enumerate(first.options) if option.assignment is None}
     still_unplaced = {at for at, option in enumerate(outcome.options) if option.assignment is None}
     if still_unplaced - unplaced:
-        return {}  # it would only displace another service
+        return {}  # other services would become unplaced
     return dict.fromkeys(unplaced - still_unplaced, moves)
 
 
@@ -285,7 +285,7 @@ def _select_pools(
 ) -> InferenceServiceArgs:
     """Return a service whose roles select their pools and tolerate their taints.
 
-    The user's fields stay, Outputs included. `placement` is removed, because it has been applied.
+    All other fields stay, Outputs included. `placement` is removed, because it has been applied.
     """
     if not record.roles:
         return service

@@ -1,4 +1,4 @@
-"""The problem that the search solves: what services request, and which pools are feasible."""
+"""The input of the search: what services request, and which pools their roles can use."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class ClaimedDevices:
     """Devices that each pod of a role claims, as far as they can be counted before pods exist.
 
     Attributes:
-        count: Devices of classes that the inventory knows.
-        uncounted: Other claims, with the reasons why they are not counted.
+        count: Devices of the DeviceClasses in the inventory.
+        classes: These DeviceClasses.
+        uncounted: Claims that are not counted, each with the reason.
         has_selectors: Whether CEL expressions further restrict the devices.
     """
 
@@ -51,12 +52,12 @@ class ClaimedDevices:
 
 @dataclass(frozen=True)
 class RoleRequest:
-    """The request of one role.
+    """The accelerators that one role requests.
 
     Attributes:
-        shape: Accelerators of the pods of one replica, claimed ones among them.
+        shape: Accelerators of the pods of one replica, including claimed devices.
         replicas: Replicas; the maximum if an autoscaler sets them.
-        minimum: Replicas that must start: the gang's minimum, or the number before autoscaling.
+        minimum: Replicas that must start: the gang's minimum, or the replicas before autoscaling.
         resources: Names of the accelerator resources of its pods.
         claims: Devices that each of its pods claims.
         selects_pool: Whether the user's pod templates select a pool.
@@ -88,8 +89,8 @@ class RoleRequest:
         if self.previous is None:
             return False
         # A live LeaderWorkerSet has the autoscaler's replica count but not its bounds.
-        scaled = self.plan.args.autoscaling is not None
-        return scaled or self.previous.accelerators in (None, self.accelerators)
+        has_autoscaling = self.plan.args.autoscaling is not None
+        return has_autoscaling or self.previous.accelerators in (None, self.accelerators)
 
     def count(self, *, minimum: bool) -> int:
         """Return the replicas to place: all, or the minimum."""
@@ -105,10 +106,10 @@ class ServiceRequest:
     """The request of one service, and its possible pools.
 
     Attributes:
-        colocate: Attribute or label that must have one value on the pools of all roles.
-        reasons: For each role and pool, why the role cannot be there; empty if it can.
-        assignments: Feasible assignments, in the order of the inventory.
-        too_many: Number of assignments before colocation if it exceeds `MAX_ASSIGNMENTS`; then
+        colocate: Attribute or label that must have the same value on the pools of all roles.
+        reasons: For each role, then each pool: why the role cannot run there; empty if it can.
+        assignments: Assignments that `reasons` and `colocate` allow, in the order of the inventory.
+        too_many: Number of assignments that `reasons` allow if that exceeds `MAX_ASSIGNMENTS`; then
             `assignments` is empty.
     """
 
@@ -121,7 +122,7 @@ class ServiceRequest:
 
     @property
     def partial(self) -> bool:
-        """Whether it may start with fewer than all replicas."""
+        """Whether the service may start with fewer than all replicas."""
         return any(role.minimum < role.replicas for role in self.roles)
 
 
@@ -131,19 +132,17 @@ def build_request(
     previous: Mapping[str, PreviousPool],
     colocate: str | None = None,
 ) -> ServiceRequest:
-    """Return the request of a plan, with the assignments that are feasible for it alone."""
+    """Return the request of a planned service; `previous` has its previous pools by role."""
     classes = {name for pool in inventory.pools for name in pool.device_classes}
     # Serving groups start separately, and minima are per group.
-    minima, groups = (
-        get_required_replicas(plan.roles, get_gang_minima(plan.gang)),
-        plan.shape.groups or 1,
-    )
+    minima = get_required_replicas(plan.roles, get_gang_minima(plan.gang))
+    groups = plan.shape.groups or 1
     roles = []
     for role in plan.roles:
         claims = count_claimed_devices(plan.service, role, classes)
         sizes = [size + claims.count for size in role.pod_accelerators]
-        scaled = role.args.autoscaling
-        max_replicas = scaled.max_replicas * groups if scaled is not None else 0
+        autoscaling = role.args.autoscaling
+        max_replicas = autoscaling.max_replicas * groups if autoscaling is not None else 0
         roles.append(
             RoleRequest(
                 plan=role,

@@ -1,4 +1,4 @@
-"""The result of a placement with its reasons; reads it back as the previous placement."""
+"""The result of a placement with its reasons, and the previous placement, read from any form."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ PREVIOUS_PLACEMENT_MALFORMED = Rule("previous-placement-malformed")
 
 
 class Status(str, enum.Enum):
-    """Whether a service got a place."""
+    """Whether a service is placed."""
 
-    PLACED = "Placed"  #: for all of its replicas
-    MINIMUM = "Minimum"  #: for its minimum; more if other services leave capacity
+    PLACED = "Placed"  #: with all of its replicas
+    MINIMUM = "Minimum"  #: with its minimum; further replicas start if capacity is free
     UNPLACED = "Unplaced"
 
 
 class Origin(str, enum.Enum):
     """Why a role is on its pool."""
 
-    CHOSEN = "chosen"  #: the best one
-    SELECTED = "selected"  #: its own pod templates select the pool
-    KEPT = "kept"  #: it was there before
-    MOVED = "moved"  #: it was elsewhere before, where it cannot stay
+    CHOSEN = "chosen"  #: the pool is the best one for a new role
+    SELECTED = "selected"  #: the user's pod templates select the pool
+    KEPT = "kept"  #: the role was there before
+    MOVED = "moved"  #: the role cannot stay on its previous pool
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class PlacedRole:
     """Where one role is placed.
 
     Attributes:
-        replicas: Replicas that have a place.
-        wanted: Replicas to place.
-        accelerators: Accelerators of all these replicas.
+        replicas: Replicas that are placed.
+        wanted: All replicas of the role.
+        accelerators: Accelerators of all replicas of the role.
         device_classes: DeviceClasses of its claims, none if it requests a resource.
         previous: Its previous pool, None for a new role.
     """
@@ -67,10 +67,11 @@ class PlacedRole:
 
 @dataclass(frozen=True)
 class Term:
-    """One number that placements are compared by; less is better.
+    """One number by which placements are compared; less is better.
 
     Attributes:
-        value: The number; a price is text.
+        value: The number; a price and the order of pools are text.
+        words: Its name in messages and tables; `name` is the one in JSON.
     """
 
     name: str
@@ -88,7 +89,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Missing:
-    """Nodes that a pool lacks, and their accelerators, all of which must be free."""
+    """Empty nodes that a pool lacks, and their accelerators."""
 
     pool: str
     nodes: int
@@ -115,9 +116,9 @@ class ServicePlacement:
     Attributes:
         namespace: Its namespace; may be an Output.
         roles: Its roles, none if it is not placed.
-        terms: Numbers that it was compared by, the most important first.
+        terms: Numbers by which combinations were compared, the most important first.
         rejected: The rejected combinations of pools, in the order of the inventory.
-        impossible: By role and pool, why the role cannot run there, even if nothing else does.
+        impossible: By role and pool, why the role cannot run there even if the pool is empty.
         nearest: The closest combination, None if it is placed or no combination is allowed.
     """
 
@@ -133,11 +134,11 @@ class ServicePlacement:
 
 @dataclass(frozen=True)
 class PoolLeft:
-    """The remainder of a pool after all services are placed.
+    """The capacity of a pool after all services are placed.
 
     Attributes:
         accelerators: All of its accelerators.
-        in_use: Accelerators in use by others.
+        in_use: Accelerators in use by pods of other workloads.
         placed: Accelerators of the placed services.
         left: Free accelerators.
         whole_nodes: Nodes with all accelerators free if pods are packed as tightly as possible.
@@ -163,7 +164,7 @@ class Placement:
             order of the input; an unplaced service is unchanged.
         placed: Their placements, in the same order; None for a service that cannot be planned.
         pools: The remainder of the pools, in the order of the inventory.
-        findings: Findings by the index of the service; -1 for all services.
+        findings: Findings by the index of the service; -1 for findings about the whole placement.
         proven: Whether nothing better exists; False if the search reached its limit.
         steps: Number of combinations that were tried.
     """
@@ -176,7 +177,7 @@ class Placement:
     steps: int
 
     def to_json(self, index: int) -> dict[str, Any] | None:
-        """Return the placement of one service, as under the key `placement` of `plan`."""
+        """Return the placement of one service: the key `placement` in the JSON of `plan`."""
         record = self.placed[index]
         if record is None:
             return None
@@ -246,7 +247,7 @@ class PreviousPool:
     accelerators: int | None = None
 
 
-#: Roles by service, `namespace/name` or the name alone.
+#: Previous pools by service (`namespace/name`, or the name alone) and role.
 PreviousPools = Mapping[str, Mapping[str, PreviousPool]]
 PreviousPlacement = (
     None | str | os.PathLike[str] | Placement | Sequence[Any] | Mapping[str, Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""Tables that rich prints, with the placement of services."""
+"""The placement of services as tables for rich."""
 
 from __future__ import annotations
 

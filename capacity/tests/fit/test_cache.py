@@ -14,10 +14,10 @@ from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import Cache, Compressed, Layer, State, find_architecture
 from fusioninfer_capacity.fit.cache import CacheLayout, make_layout
 from fusioninfer_capacity.fit.compressed import CompressedLayout
-from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory
+from fusioninfer_capacity.fit.engines import GIB, Memory, divide_vllm_memory
 
 MEMORY = Memory(
-    share=0, overhead=0, length=None, cache_bits=None, bits=None, block=16, batched=8192,
+    usable=0, overhead=0, length=None, cache_bits=None, bits=None, block=16, batched=8192,
     margin=0.01, doubt=None, holds_longest=True, experts_across_copies=True, windows="groups",
     basis="",
 )  # fmt: skip
@@ -104,5 +104,5 @@ def layout_of(
     assert architecture is not None
     words = ["--tensor-parallel-size", str(ways)]
     log = {"engine": "vllm", "version": version, "model": model, "arguments": words}
-    memory = SIZED["vllm"].memory(command_of(log), ACCELERATORS["H100"], architecture, ways, ways)
+    memory = divide_vllm_memory(command_of(log), ACCELERATORS["H100"], architecture, ways, ways)
     return make_layout(architecture.layers, bits, 16, ways, memory)

@@ -14,7 +14,7 @@ import pytest
 from rows import each_row
 
 from fusioninfer_capacity.fit.architecture import load_models
-from fusioninfer_capacity.fit.estimate import SYSTEMS, Estimates, NotCoveredError
+from fusioninfer_capacity.fit.estimate import SYSTEMS, NotCoveredError, StepTimeEstimates
 
 ASKED: list[tuple[Any, ...]] = []
 
@@ -66,7 +66,7 @@ LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
 
 
 def test_times_come_from_the_package() -> None:
-    times = Estimates(LLAMA, "H100", "vllm", 4, 2)
+    times = StepTimeEstimates(LLAMA, "H100", "vllm", 4, 2)
     assert times.prefill(2000) == pytest.approx(0.2)
     assert times.decode(8, 1000) == pytest.approx(0.018)
     assert "aiconfigurator-core 0.12.0" in times.source
@@ -90,12 +90,12 @@ def test_times_come_from_the_package() -> None:
 )
 def test_unknown_model_is_rejected(model: str, accelerator: str, tensor: int, reason: str) -> None:
     with pytest.raises(NotCoveredError, match=reason):
-        Estimates(model, accelerator, "vllm", tensor, 1)
+        StepTimeEstimates(model, accelerator, "vllm", tensor, 1)
 
 
 def test_load_outside_the_data_is_rejected() -> None:
     with pytest.raises(NotCoveredError, match="does not cover this load: no such batch"):
-        Estimates(LLAMA, "H100", "vllm", 1, 1).decode(200, 1000)
+        StepTimeEstimates(LLAMA, "H100", "vllm", 1, 1).decode(200, 1000)
 
 
 def test_systems_and_bases_are_in_our_tables() -> None:

@@ -138,7 +138,7 @@ def test_newer_releases_share_scales_in_smaller_blocks(model: str, tensor: int, 
     # vLLM uses smaller blocks for this kernel, or pads experts.
     (finding,) = list_errors(split(model, tensor, "--moe-backend", "deep_gemm", image=image))
     assert finding.severity.value == "warning"
-    assert "deep_gemm may take smaller blocks, or pad them" in finding.text
+    assert "deep_gemm may use smaller blocks, or pad the experts" in finding.text
 
 
 def test_blocks_of_an_unknown_release_are_a_warning() -> None:

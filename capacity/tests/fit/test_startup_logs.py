@@ -11,7 +11,7 @@ from capacity.tests.startup_logs import GIB, LOGS, Log, accelerator_of, command_
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import find_architecture
 from fusioninfer_capacity.fit.cache import make_layout
-from fusioninfer_capacity.fit.engines import SIZED, UnknownMemoryError
+from fusioninfer_capacity.fit.engines import SIZED_ENGINES, UnknownMemoryError
 from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.memory import Fit, fit, has_whole_encoders
 from fusioninfer_capacity.fit.weights import Split, split_stages
@@ -139,7 +139,7 @@ def test_amd_memory_fraction_matches_sglang_log() -> None:
     result = {}
     for gpu in ("MI355X", "H200"):
         command = command_of({"version": "0.5.12", **log})
-        memory = SIZED["sglang"].memory(command, ACCELERATORS[gpu], model, 2, 2)
+        memory = SIZED_ENGINES["sglang"].memory(command, ACCELERATORS[gpu], model, 2, 2)
         assert (memory.doubt is None) is (gpu == "H200")
         kept = make_layout(model.layers, 8, 16, 2, memory)
         result[gpu] = kept.count_requests(int(log["cache"] * GIB), 64) * 64
@@ -153,7 +153,7 @@ def memory_of_amd(log: Log) -> float:
     model = find_architecture(log["model"])
     assert model is not None
     command = command_of({"version": "0.5.12", **log})
-    return SIZED["sglang"].memory(command, ACCELERATORS["MI355X"], model, 2, 2).share / GIB
+    return SIZED_ENGINES["sglang"].memory(command, ACCELERATORS["MI355X"], model, 2, 2).usable / GIB
 
 
 def test_fp8_cache_is_half_of_vllm_log() -> None:
@@ -176,7 +176,7 @@ def test_state_pages_match_vllm_log(log: Log) -> None:
     sizes = command.parallelism
     assert model is not None
     assert sizes is not None
-    memory = SIZED["vllm"].memory(command, ACCELERATORS["RTX-5090"], model, sizes.tensor, 1)
+    memory = SIZED_ENGINES["vllm"].memory(command, ACCELERATORS["RTX-5090"], model, sizes.tensor, 1)
     kept = make_layout(model.layers, 8, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
     # The log rounds GiB to two digits, so several cache sizes are possible.
@@ -192,7 +192,7 @@ def test_sequence_size_matches_vllm_log(log: Log) -> None:
     assert model is not None
     assert sizes is not None
     device = ACCELERATORS["H200"]
-    memory = SIZED["vllm"].memory(command, device, model, sizes.tensor, sizes.tensor)
+    memory = SIZED_ENGINES["vllm"].memory(command, device, model, sizes.tensor, sizes.tensor)
     kept = make_layout(model.layers, memory.cache_bits or 16, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
     assert round(kept.measure_sequence(length) / GIB, 2) == log["needed"]
