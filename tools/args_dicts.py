@@ -1,9 +1,10 @@
 """Generates code from the models of `api`: type stubs and TypedDicts for checkers and editors.
 
-A model's field has the type of the validated value; its constructor accepts more: words for enums,
-numbers for quantities, mappings for models, Outputs where they are passed on. `dicts.py` has these
-types, derived from the models' JSON Schema. The stubs are the modules of `api` without their code
-and with constructors that take these dictionaries; the wheel has each stub beside its module.
+A model's field has the type of the validated value, but its constructor accepts more: strings for
+enums, numbers for quantities, mappings for models, Outputs for values that are only copied into
+objects. `dicts.py` has these types as TypedDicts, derived from the models' JSON Schema. The stubs
+are the modules of `api` without code; constructors have the fields of the TypedDicts. The wheel has
+each stub next to its module.
 """
 
 from __future__ import annotations
@@ -126,14 +127,14 @@ def _build_module_stub(source: Path) -> str:
 
 
 class _Declarations(ast.NodeTransformer):
-    """Keeps the public declarations of a module: no code, and no values except those of enums."""
+    """Keeps the public declarations of a module, without code and values, except enum values."""
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:  # as visit_If
         """Remove imports from `__future__`, which must come first and change nothing in a stub."""
         return None if node.module == "__future__" else node
 
-    def visit_If(self, node: ast.If) -> None:  # the base class chooses the name
-        """Remove imports for type checkers, whose names no declaration needs."""
+    def visit_If(self, node: ast.If) -> None:  # the name is that of the base class
+        """Remove `if TYPE_CHECKING:`, whose imports no declaration needs."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # as above
         """Replace `Annotated[kind, ...]` by its type."""
@@ -150,7 +151,7 @@ class _Declarations(ast.NodeTransformer):
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:  # as above
-        """Keep aliases of types, and the types of constants that are texts or numbers."""
+        """Keep type aliases; keep constants of plain types as declarations."""
         if isinstance(node.value, ast.Subscript):
             return self.generic_visit(node)
         name = ast.unparse(node.targets[0])
@@ -159,7 +160,7 @@ class _Declarations(ast.NodeTransformer):
         return ast.parse(f"{name}: {type(node.value.value).__name__}").body[0]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # as above
-        """Remove the default, which the dictionary of the constructor implies."""
+        """Remove the default: the TypedDict says which fields the constructor requires."""
         node.value = None
         return self.generic_visit(node)
 
@@ -192,7 +193,7 @@ def _build_dicts() -> str:
 
 
 def _build_model_service(schemas: dict[str, Any]) -> str:
-    """Return the fields that `model_service` accepts in addition to its parameters."""
+    """Return the TypedDict of the fields that `model_service` accepts as keyword arguments."""
     service = [name for name in InferenceServiceArgs.model_fields if name not in _PARAMETERS]
     fields = ((MODELS["RoleArgs"], ROLE_FIELDS), (InferenceServiceArgs, service))
     words = "Further fields of `model_service`, of the service and its roles."
@@ -200,7 +201,7 @@ def _build_model_service(schemas: dict[str, Any]) -> str:
 
 
 def _build_router(schemas: dict[str, Any]) -> str:
-    """Return the fields of the router of `model_service`."""
+    """Return the TypedDict for the argument `router` of `model_service`."""
     names = ("name", *ROUTER_FIELDS, "pod_labels", "pod_annotations")
     fields = ((MODELS["RoleArgs"], names),)
     return _select_names("RouterDict", "The router of `model_service`.", fields, schemas)

@@ -1,4 +1,4 @@
-"""Writes `docs/reference/accuracy.md`: estimates next to recorded start-ups and throughputs.
+"""Writes `docs/reference/accuracy.md`: estimates, compared with recorded start-ups and throughputs.
 
 `python tools/capacity_accuracy.py` reads `capacity/tests/fit/startup_logs.yaml` and, next to it,
 `throughput.json`, which `tools/compare_throughput.py` writes.
@@ -47,16 +47,17 @@ class Comparison:
 
     Attributes:
         weights: Error of the weights of one accelerator.
-        held: Error of the tokens in a cache of the logged size, or of the size of one sequence.
-        cache: Error of the tokens that fit after start-up, or of the cache in bytes.
-        verdict: Whether estimate and engine agree on rejecting the model; None if unknown.
+        tokens: Error of the tokens in a cache of the logged size, or of the size of one sequence.
+        cache: Error of the tokens in a cache of the estimated size, or of its bytes.
+        is_correct: Whether the estimate rejects the model if the engine failed, and only then; None
+            if the log has no outcome.
     """
 
     log: Log
     weights: float | None
-    held: float | None
+    tokens: float | None
     cache: float | None
-    verdict: bool | None
+    is_correct: bool | None
 
 
 def classify_log(log: Log) -> str:
@@ -79,11 +80,12 @@ def compare_log(log: Log) -> Comparison:
     """Return the log with the errors of its estimate."""
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
+    # `log` may have no release; `versioned` has one, for estimates that hardly depend on it.
     versioned = {"version": "0.26.0" if log["engine"] == "vllm" else "0.5.9", **log}
     command = command_of(versioned)
     sizes = command.parallelism
     assert sizes is not None, "logs have plain arguments"
-    weights = tokens = cache = verdict = None
+    weights = tokens = cache = is_correct = None
     if "weights" in log:
         whole = has_whole_encoders(command)
         split = Split(sizes.tensor, sizes.pipeline, whole_encoder=whole)
@@ -110,8 +112,8 @@ def compare_log(log: Log) -> Comparison:
         if "outcome" in log:
             findings = check_fit((), (), command, model, fitted, 1)
             rejected = any(finding.severity is Severity.ERROR for finding in findings)
-            verdict = rejected == (log["outcome"] == "refused")
-    return Comparison(log, weights, tokens, cache, verdict)
+            is_correct = rejected == (log["outcome"] == "refused")
+    return Comparison(log, weights, tokens, cache, is_correct)
 
 
 def _estimate_tokens(log: Log, versioned: Log) -> float:
@@ -152,7 +154,7 @@ def text() -> str:
     pages = json.loads(PAGES.read_text(encoding="utf-8"))[1:]
     return _PAGE.format(
         classes="\n".join(_render_table(comparisons)),
-        kept="\n".join(_list_verdicts(comparisons)),
+        unused_logs="\n".join(_render_unused_logs(comparisons)),
         throughput="\n".join(_render_throughput()),
         engine_models=len({row["model"] for row in pages}),
         engine_rows=len(pages),
@@ -202,7 +204,7 @@ Mistral-Small-4, DeepSeek-V4) are reported as uncertain.
 The constants of the estimate are fitted to logs of vLLM before 0.18 and SGLang up to 0.5.9.
 Errors for logs that were not used:
 
-{kept}
+{unused_logs}
 
 ## Throughput
 
@@ -223,13 +225,13 @@ def _render_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
         of_class = [
             comparison for comparison in comparisons if classify_log(comparison.log) == name
         ]
-        verdicts = [item.verdict for item in of_class if item.verdict is not None]
+        outcomes = [item.is_correct for item in of_class if item.is_correct is not None]
         cells = [
             _render_cell([(item.log["id"], getattr(item, field)) for item in of_class])
-            for field in ("weights", "held", "cache")
+            for field in ("weights", "tokens", "cache")
         ]
-        right = f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "none"
-        yield f"| {name} | {len(of_class)} | {' | '.join(cells)} | {right} |"
+        correct = f"{sum(outcomes)} of {len(outcomes)}" if outcomes else "none"
+        yield f"| {name} | {len(of_class)} | {' | '.join(cells)} | {correct} |"
 
 
 def _render_cell(errors: Sequence[tuple[str, float | None]]) -> str:
@@ -240,7 +242,7 @@ def _render_cell(errors: Sequence[tuple[str, float | None]]) -> str:
     return f"{len(known)}; {median(size for size, *_ in known):.1%}; {worst:+.1%} (`{name}`)"
 
 
-def _list_verdicts(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def _render_unused_logs(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Log | Release | Model | Weights | Cache size |"
     yield "|---|---|---|---|---|"
     for comparison in comparisons:

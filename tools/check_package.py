@@ -1,8 +1,8 @@
 """Builds the packages and checks the files that users install.
 
-Each sdist builds its wheel, and the core's sdist passes a part of its own tests; `twine check`
-reports no error; links of descriptions are absolute; the core's wheel runs on every supported
-Python of this machine, alone and with the wheels of its companion packages.
+Builds a wheel from each sdist, runs a part of the tests in the core's sdist, runs `twine check`,
+requires absolute links in descriptions, and runs the core's wheel on every supported Python of this
+machine, alone and with the wheels of its companion packages.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 TESTS = ("tests/test_public_api.py", "tests/test_json_schema.py", "tests/test_args_dicts.py",
          "tests/test_examples.py", "tests/test_readme.py", "tests/test_templates.py",
          "tests/test_architecture.py", "tests/provider")  # fmt: skip
-
-
 #: A manifest that an importer reads.
 SOURCE_MANIFEST = ROOT / "importers" / "tests" / "foreign.yaml"
 
@@ -62,14 +60,14 @@ def check_stubs(wheel: Path) -> None:
 
 
 def check_description(wheel: Path) -> None:
-    """Fail if a link or picture of the description works only in the repository."""
+    """Fail if a link or picture of the package's description is relative."""
     with zipfile.ZipFile(wheel) as files:
         (name,) = (path for path in files.namelist() if path.endswith(".dist-info/METADATA"))
         description = email.message_from_bytes(files.read(name)).get_payload()
     links = re.findall(r"\]\(([^)]+)\)", str(description))
     relative = [link for link in links if not link.startswith(("https://", "#"))]
     if relative or not links:
-        raise SystemExit(f"links of the description that no index can follow: {relative}")
+        raise SystemExit(f"relative links in the description: {relative}")
 
 
 def test_sdist(sdist: Path, folder: Path) -> None:
@@ -102,6 +100,7 @@ def run_wheels(wheel: Path, companions: list[Path], python: str, folder: Path) -
     if "pip install" not in rejected.stderr or rejected.returncode != 2:
         raise SystemExit(f"{python}: a manifest without its importer: {rejected.stderr}")
     program = ROOT / "tests" / "typed_programs" / "accepted.py"
+    # Pulumi's SDK requires an event loop.
     loop = "import asyncio; asyncio.set_event_loop(asyncio.new_event_loop())"
     run(programs / "python", "-c", f"{loop}\nexec(open({str(program)!r}).read())", cwd=folder)
     plugin = subprocess.Popen(
@@ -121,7 +120,7 @@ def run_wheels(wheel: Path, companions: list[Path], python: str, folder: Path) -
 
 
 def run_new_projects(python: str, folder: Path) -> None:
-    """Run the project that `init` of these wheels writes, with only its requirements installed."""
+    """Test the projects that `init` of these wheels creates, with their requirements installed."""
     init = (folder / "bin" / "fusioninfer-pulumi", "init", "Qwen/Qwen3-8B", "--accelerator", "H100")
     for language in ("python", "yaml"):
         run(*init, "--language", language, "--directory", language, cwd=folder)

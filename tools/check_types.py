@@ -1,9 +1,9 @@
 """Checks users' programs with mypy and pyright in strict mode.
 
-`examples/`, `templates/`, the examples of packages, the programs of README and docs, and
-`tests/typed_programs/accepted.py` have no error; `tests/typed_programs/mistakes.py` has one in each
-marked line. Pyright is installed as `basedpyright`, which includes Node.js; its additional rules
-are off.
+There must be no error in `examples/`, `templates/`, the companion packages' examples, the programs
+in README and docs, and `tests/typed_programs/accepted.py`. `tests/typed_programs/mistakes.py` must
+have an error in each line with `# mistake: `, and no others. Pyright is installed as
+`basedpyright`, which includes Node.js; its additional rules are off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MISTAKES = "mistakes.py"
-#: Folder of the package as its wheel has it: with stubs, which the repository keeps apart.
+#: Folder for the package as in its wheel: with the stubs next to the modules.
 PACKAGES = "packages"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -32,8 +32,8 @@ def list_programs() -> Iterator[tuple[str, str]]:
             if {".venv", "venv"} & set(path.parts):
                 continue
             text = path.read_text(encoding="utf-8")
-            place = "_".join(path.parent.relative_to(ROOT).parts).replace("-", "_")
-            yield (f"{place}.py" if path.name == "__main__.py" else path.name), text
+            folder_name = "_".join(path.parent.relative_to(ROOT).parts).replace("-", "_")
+            yield (f"{folder_name}.py" if path.name == "__main__.py" else path.name), text
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for index, text in enumerate(_BLOCK.findall(path.read_text(encoding="utf-8"))):
             if "import" in text:
@@ -101,7 +101,7 @@ def main() -> int:
         program_texts = dict(list_programs())
         for name, text in program_texts.items():
             (folder / name).write_text(text, encoding="utf-8")
-        wanted = {
+        marked = {
             line
             for line, text in enumerate(program_texts[MISTAKES].splitlines(), start=1)
             if "# mistake: " in text
@@ -111,8 +111,8 @@ def main() -> int:
             problems = sorted(problem for problem in errors if problem[0] != MISTAKES)
             reported = {line for name, line, _ in errors if name == MISTAKES}
             problems += [
-                (MISTAKES, line, "no error" if line in wanted else "an unexpected error")
-                for line in sorted(reported ^ wanted)
+                (MISTAKES, line, "no error" if line in marked else "an unexpected error")
+                for line in sorted(reported ^ marked)
             ]
             for name, line, message in problems:
                 print(f"{checker}: {name}:{line}: {message}")

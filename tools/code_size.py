@@ -48,11 +48,11 @@ def _measure_source(text: str) -> Counter[str]:
 
 
 def _find_package(path: PurePosixPath) -> str:
-    """Return the row of a file: the core's packages apart, everything else by its top folder."""
+    """Return the row of a file: `tests`, its package in the core, or its top folder."""
     if "tests" in path.parts:
         return "tests"
-    core = path.parts[0] == "fusioninfer_pulumi" and len(path.parts) > 2
-    return "/".join(path.parts[: 2 if core else 1])
+    in_core_package = path.parts[0] == "fusioninfer_pulumi" and len(path.parts) > 2
+    return "/".join(path.parts[: 2 if in_core_package else 1])
 
 
 def _measure_revision(revision: str) -> dict[str, Counter[str]]:

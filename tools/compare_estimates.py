@@ -1,9 +1,8 @@
 """Writes `capacity/tests/fit/aiconfigurator.json`: estimates by aiconfigurator-core for tests.
 
-They are results of `estimate_kv_cache` of aiconfigurator-core 0.12 (Apache-2.0; Python 3.11 to
-3.13, Linux) for models in its table and ours, on three GPUs. Inputs are the usable memory of
-our estimate, the defaults of the newest vLLM release, and a 16-bit cache. The package is too large
-for the fast tests, which read the file. In a separate environment:
+They are results of `estimate_kv_cache` for models in its table and in ours, on three types of GPU.
+Inputs are our memory per GPU, the defaults of vLLM 0.24.0, and a 16-bit cache. Tests read the file,
+because the package (Apache-2.0; Python 3.11 to 3.13, Linux) is large. In a separate environment:
 
     pip install aiconfigurator-core==0.12.0 && python tools/compare_estimates.py
 """
@@ -33,7 +32,7 @@ MIXTURES = ("Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B-FP8", "Qwen/Qwen3-235B-A22
             "mistralai/Mixtral-8x7B-v0.1", "mistralai/Mixtral-8x22B-v0.1",
             "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-R1", "moonshotai/Kimi-K2-Instruct",
             "MiniMaxAI/MiniMax-M2.5", "openai/gpt-oss-20b", "openai/gpt-oss-120b")  # fmt: skip
-WAYS = (1, 2, 4, 8)
+TENSOR_SIZES = (1, 2, 4, 8)
 
 
 def main() -> None:
@@ -41,8 +40,8 @@ def main() -> None:
     rows = []
     for model in (*DENSE, *MIXTURES):
         for accelerator, system in SYSTEMS.items():
-            for ways in WAYS:
-                row = estimate_row(model, accelerator, system, ways)
+            for tensor in TENSOR_SIZES:
+                row = estimate_row(model, accelerator, system, tensor)
                 if row is not None:
                     rows.append(row)
     lines = ",\n".join(json.dumps(row) for row in rows)
@@ -52,24 +51,24 @@ def main() -> None:
     print(f"{len(rows)} combinations")
 
 
-def estimate_row(model: str, accelerator: str, system: str, ways: int) -> dict[str, Any] | None:
+def estimate_row(model: str, accelerator: str, system: str, tensor: int) -> dict[str, Any] | None:
     """Return one combination; None if it cannot be estimated or no memory is left."""
-    split = {"moe_tp_size": ways, "moe_ep_size": 1} if model in MIXTURES else {}
+    split = {"moe_tp_size": tensor, "moe_ep_size": 1} if model in MIXTURES else {}
     try:
         estimate = estimate_kv_cache(
             model, system, "vllm", RELEASE,
             max_num_tokens=8192, max_batch_size=1024, memory_fraction_kind="of_total",
-            memory_fraction_value=FRACTION, tp_size=ways, kvcache_quant_mode="bfloat16",
+            memory_fraction_value=FRACTION, tp_size=tensor, kvcache_quant_mode="bfloat16",
             gpu_memory_capacity_bytes_override=ACCELERATORS[accelerator].total, **split,
         )  # fmt: skip
     except ValueError as problem:
-        print(f"{model} on {ways} {accelerator}: {str(problem)[:120]}")
+        print(f"{model} on {tensor} {accelerator}: {str(problem)[:120]}")
         return None
     parts = estimate["memory_breakdown"] or {}
     return {
         "model": model,
         "accelerator": accelerator,
-        "tensor": ways,
+        "tensor": tensor,
         "weights": parts.get("weights_bytes"),
         "activations": parts.get("activations_bytes"),
         "runtime": parts.get("runtime_overhead_bytes", 0) + parts.get("comm_overhead_bytes", 0),

@@ -1,4 +1,4 @@
-"""Writes `capacity/tests/fit/throughput.json`: published throughputs next to estimated ones.
+"""Writes `capacity/tests/fit/throughput.json`: published and estimated throughputs.
 
 The cases are in `capacity/tests/fit/throughput.yaml`. In a separate environment:
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def estimate_rows(case: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the results of a page, without those whose cache fits no request."""
+    """Return the published results of a page, each with the estimate; not those without one."""
     model, gpu, tensor = case["model"], case["gpu"], case["tensor"]
     words = [*case["arguments"], "--tensor-parallel-size", str(tensor)]
     container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": words,
@@ -48,7 +48,7 @@ def estimate_rows(case: dict[str, Any]) -> list[dict[str, Any]]:
     times = StepTimeEstimates(model, gpu, "vllm", tensor, 1)
     rows = []
     for length, output, measured in case["results"]:
-        # All pages sent 500 requests at once.
+        # Published results are measured with 500 concurrent requests.
         max_requests = min(500, fitted.count_max_requests(length + output))
         best = estimate_combined(times, Load(1, length, output), max_requests)
         if best is not None:

@@ -1,7 +1,7 @@
 """Compares the package of this checkout with another checkout's on random services.
 
 Both plan and render the same services (`tests/drawn_services`). Objects, exit codes and plans must
-be equal. Messages may change on purpose: different findings are only counted and shown.
+be equal. Different findings are only counted and shown, because messages may change on purpose.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Comparison:
         drawn: Number of services.
         rendered: Number of services that both versions render.
         differing: Differences of objects, statuses and plans, by seed.
-        rewritten: Seeds whose objects are equal, but with another order of keys or other YAML.
+        rewritten: Seeds whose objects are equal, but whose YAML differs (order of keys, style).
         findings: Differences of findings, by seed.
         features: Rendered services that use each feature.
     """
@@ -53,17 +53,17 @@ class Comparison:
     def add(self, seed: int, old: dict[str, Any], new: dict[str, Any]) -> None:
         """Compare the results of one seed."""
         self.drawn += 1
-        unequal_parts = list(find_differences("status", old["status"], new["status"]))
+        differences = list(find_differences("status", old["status"], new["status"]))
         if old["objects"] != new["objects"]:
-            both = [
+            parsed = [
                 list(yaml.load_all(outcome["objects"], Loader=_LOADER)) for outcome in (old, new)
             ]
-            unequal = list(find_differences("objects", *both))
-            unequal_parts += unequal
-            self.rewritten += [] if unequal else [seed]
-        unequal_parts += find_differences("plan", old["plans"], new["plans"])
-        if unequal_parts:
-            self.differing[seed] = unequal_parts
+            object_differences = list(find_differences("objects", *parsed))
+            differences += object_differences
+            self.rewritten += [] if object_differences else [seed]
+        differences += find_differences("plan", old["plans"], new["plans"])
+        if differences:
+            self.differing[seed] = differences
         before, now = set(old["findings"]), set(new["findings"])
         if before != now:
             lines = [f"- {line}" for line in sorted(before - now)]
@@ -120,25 +120,25 @@ def run_seeds(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]
 
 def report(comparison: Comparison, show: int) -> None:
     """Print the differences."""
-    share = 100 * comparison.rendered // max(comparison.drawn, 1)
-    print(f"drawn      {comparison.drawn}\nrendered   {comparison.rendered} ({share} %)")
+    percent = 100 * comparison.rendered // max(comparison.drawn, 1)
+    print(f"drawn      {comparison.drawn}\nrendered   {comparison.rendered} ({percent} %)")
     print(f"equal      {comparison.drawn - len(comparison.differing)}")
     print(f"differing  {len(comparison.differing)}")
     _print_examples(comparison.differing, show)
     if comparison.rewritten:
         seeds = _format_list(comparison.rewritten)
-        print(f"equal objects, other text  {len(comparison.rewritten)}: {seeds}")
+        print(f"equal objects, different YAML  {len(comparison.rewritten)}: {seeds}")
     different = len(comparison.findings)
     print(f"findings   {comparison.drawn - different} equal, {different} different")
     _print_examples(comparison.findings, show)
     known = schema_features(SCHEMA)
-    rest = sorted(set(comparison.features) - known)
-    print(f"\nfields and values of the schema ({len(known)}), by the rendered services of each")
+    other_features = sorted(set(comparison.features) - known)
+    print(f"\nfields and values of the schema ({len(known)}), with the services that use each")
     _print_counts(comparison.features, known)
-    print("kinds and other features, by the rendered services of each")
-    _print_counts(comparison.features, rest)
+    print("kinds and other features, with the services that use each")
+    _print_counts(comparison.features, other_features)
     missing = sorted(known - set(comparison.features))
-    print(f"not covered: {', '.join(missing) or 'none of the schema'}")
+    print(f"fields and values that no service uses: {', '.join(missing) or 'none'}")
 
 
 def _print_examples(differing: dict[int, list[str]], show: int) -> None:
@@ -169,8 +169,10 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=5, help="differing seeds shown; default: 5")
     options = parser.parse_args()
     comparison = Comparison()
-    both = [run_seeds(path, options.seed, options.count) for path in (options.old.resolve(), ROOT)]
-    for seed, (old, new) in enumerate(zip(*both, strict=True), start=options.seed):
+    outcomes = [
+        run_seeds(path, options.seed, options.count) for path in (options.old.resolve(), ROOT)
+    ]
+    for seed, (old, new) in enumerate(zip(*outcomes, strict=True), start=options.seed):
         comparison.add(seed, old, new)
     report(comparison, options.show)
     return 1 if comparison.differing else 0

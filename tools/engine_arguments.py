@@ -1,15 +1,15 @@
 """Adds the arguments of an engine's release to the table in `fusioninfer_pulumi/generated`.
 
-It runs on a CPU with the Python of an environment that has the engine, and reads the engine's own
-parser: `VENV/bin/python tools/engine_arguments.py vllm` (or `sglang`). `e2e/serve/engine.py`
-creates such environments for vLLM.
+It reads the engine's own parser, on a CPU, with the Python of an environment that has the engine:
+`VENV/bin/python tools/engine_arguments.py vllm` (or `sglang`). `e2e/serve/engine.py` creates such
+environments for vLLM.
 
-Each line of a table is one release with its source: the arguments that differ from the release
-before it (`set`), and those that are gone (`removed`). An argument has:
+Each line of a table is one release: its source (`file`), the arguments that are new or changed
+since the previous release (`set`), and those that no longer exist (`removed`). An argument has:
 
-- `names`: further spellings
-- `type`: `switch`, `str`, `int`, `float`, `size` (`8k`), `json`, or `any` for another function
-- `nargs`: as in argparse, unless the argument has exactly one value
+- `names`: its other names
+- `type`: `switch`, `str`, `int`, `float`, `size` (an `int` or `8k`), `json`, or `any`
+- `nargs`: as in argparse; without it, the argument has exactly one value
 - `negated`: it has a `--no-` form (`BooleanOptionalAction`)
 - `choices`, `default`, `limits` (pydantic's `gt`, `ge`, `lt`, `le`): if they are known
 - `deprecated`: the replacement that its help names, empty if it names none
@@ -37,7 +37,7 @@ _LIMITS = ("gt", "ge", "lt", "le")
 
 
 class Help(str):
-    """A help text that carries the limits of its field through the engine's code."""
+    """A help text with the limits of its field: the engine passes only the text to argparse."""
 
     __slots__ = ("limits",)
     limits: dict[str, Any]
@@ -65,7 +65,7 @@ def read_vllm_arguments() -> Specs:
             options["help"] = add_limits(options.get("help", ""), read_limits(fields.get(name)))
         return kwargs
 
-    # The modules that are imported below import the function by its name.
+    # The module imported below takes its own reference to the function.
     utils.get_kwargs = get_kwargs_with_limits
     serve = importlib.import_module("vllm.entrypoints.cli.serve")
     # The default SUPPRESS marks arguments that have no default of their own.
@@ -103,7 +103,7 @@ ENGINES: dict[str, tuple[Callable[[], Specs], tuple[str, ...]]] = {
 
 
 def read_specs(parser: argparse.ArgumentParser) -> Specs:
-    """Return a parser's arguments as the tables have them, by the first spelling of each."""
+    """Return a parser's arguments as in the tables, by the main name of each."""
     specs = {}
     for action in parser._actions:  # noqa: SLF001  # argparse has no public list of them
         if action.option_strings and "--help" not in action.option_strings:
@@ -111,16 +111,16 @@ def read_specs(parser: argparse.ArgumentParser) -> Specs:
                 (name.replace("_", "-") for name in action.option_strings),
                 key=lambda name: not name.startswith("--"),
             )
-            name, *rest = dict.fromkeys(names)
-            specs[name] = read_spec(action, rest)
+            name, *other_names = dict.fromkeys(names)
+            specs[name] = read_spec(action, other_names)
     return dict(sorted(specs.items()))
 
 
-def read_spec(action: argparse.Action, spellings: list[str]) -> dict[str, Any]:
-    """Return an argument as the tables have it; `spellings` are those after the first."""
+def read_spec(action: argparse.Action, other_names: list[str]) -> dict[str, Any]:
+    """Return an argument as in the tables; `other_names` are its names after the main one."""
     negated = isinstance(action, argparse.BooleanOptionalAction)
-    spellings = [name for name in spellings if not (negated and name.startswith("--no-"))]
-    spec: dict[str, Any] = {"names": spellings} if spellings else {}
+    other_names = [name for name in other_names if not (negated and name.startswith("--no-"))]
+    spec: dict[str, Any] = {"names": other_names} if other_names else {}
     if action.nargs == 0:
         spec["type"] = "switch"
     else:
@@ -139,7 +139,7 @@ def read_spec(action: argparse.Action, spellings: list[str]) -> dict[str, Any]:
         spec["default"] = default
     if getattr(action.help, "limits", None):
         spec["limits"] = getattr(action.help, "limits", None)
-    replacement = deprecated(action)
+    replacement = find_replacement(action)
     return spec if replacement is None else {**spec, "deprecated": replacement}
 
 
@@ -163,7 +163,7 @@ def find_type(read: Any) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value as JSON, None for one that JSON does not have."""
+    """Return a value as JSON; None if JSON cannot represent it."""
     value = getattr(value, "value", value)  # of an enumeration
     if isinstance(value, (list, tuple, set)):
         items = [to_plain(item) for item in value if item is not None]
@@ -171,8 +171,8 @@ def to_plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool)) else None
 
 
-def deprecated(action: argparse.Action) -> str | None:
-    """Return the replacement of a deprecated argument, None for all others."""
+def find_replacement(action: argparse.Action) -> str | None:
+    """Return the replacement of a deprecated argument, "" if unknown; None if not deprecated."""
     text = action.help or ""
     match = re.match(r"(?i)\W*(note: )?(--[\w-]+ is )?deprecated", text)
     marked = getattr(action, "deprecated", False) or "Deprecated" in type(action).__name__

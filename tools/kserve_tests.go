@@ -1,11 +1,12 @@
-// Records what KServe's integration tests create, for upstream_samples.py:
+// Records the objects that KServe's integration tests create, for upstream_samples.py:
 //
 //	cp tools/kserve_tests.go KSERVE/pkg/controller/v1alpha2/llmisvc/suite_test.go
 //	cd KSERVE && go test -c -vet=off -o tests ./pkg/controller/v1alpha2/llmisvc/
 //	cd pkg/controller/v1alpha2/llmisvc && RECORDING=/tmp/recording ../../../../tests
 //
-// It replaces the suite's API server with a fake client. No controller runs, so each test ends
-// where it first waits for one. Each line of the recording is JSON: the test's name and an object.
+// It replaces the API server of the test suite with a fake client. No controller runs, so each test
+// fails at its first wait for a controller. Each line of the recording is JSON: the name of the test
+// and one object.
 package llmisvc_test
 
 import (

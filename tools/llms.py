@@ -21,9 +21,9 @@ of manifests.
 
 
 def text() -> str:
-    """Return the file: what the library is, how to use it, and the title of every page."""
+    """Return the text: what the library is, how to use it, and the title of every page."""
     summary = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").split("\n\n")[1]
-    # The settings contain custom YAML tags for Python objects, which no page needs.
+    # Ignore custom YAML tags for Python objects in the settings.
     yaml.SafeLoader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     lines = [f"# {settings['site_name']}", "", f"> {' '.join(summary.split())}", "", USAGE]

@@ -1,8 +1,8 @@
 """Writes `fusioninfer_pulumi/presets/models.json`: the models that presets know.
 
-`tools/model_catalogue.py RECIPES` reads a clone of github.com/vllm-project/recipes; without it,
-as in `make regenerate`, only the numbers of GPUs are computed again. Arguments come from a model's
-recipe: those of every pod, of tool calls and of reasoning. Omitted arguments have a note.
+`tools/model_catalogue.py RECIPES` reads a clone of github.com/vllm-project/recipes. Without the
+clone, as in `make regenerate`, it only computes the numbers of GPUs again. A model's arguments are
+the recipe's base arguments, and those for tool calls and reasoning. Its `note` lists omitted ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fusioninfer_pulumi.api.model import ModelArgs
 TARGET = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "presets" / "models.json"
 ENGINE = "vllm"
 
-#: The models by the paths of their recipes.
+#: Paths of the models' recipes, with the kinds of the models.
 CHOSEN = {
     "Qwen/Qwen3-4B": "dense",
     "Qwen/Qwen3-8B": "dense",
@@ -54,20 +54,19 @@ CHOSEN = {
     "jinaai/jina-embeddings-v5-text-small": "embedding",
     "jinaai/jina-reranker-m0": "reranking",
 }
-#: The GPUs for which a number is given, if one node holds the model.
-CLASSES = ("H100", "H200", "B200", "A100", "L40S", "L4")
-#: Arguments of recipes that presets leave out, with the reason.
-LEFT_OUT = {
+#: GPU types for which the number of GPUs is computed.
+GPU_TYPES = ("H100", "H200", "B200", "A100", "L40S", "L4")
+#: Arguments of recipes that the catalogue omits, with the reason.
+OMITTED = {
     "--enable-expert-parallel": "the layout decides whether experts are spread",
     "--chat-template": "its file is not known to be in the image",
     "--kernel-config.enable_flashinfer_autotune": "a workaround for start-up time",
 }
+#: Keys of a recipe's `hardware_overrides`.
 _TUNED = {"nvidia": "NVIDIA", "hopper": "Hopper", "blackwell": "Blackwell"}
 _QUANTIZED = ("fp8", "fp4", "awq", "gptq", "int4", "int8", "w8a8", "w4a16")
-
-
-#: Models whose GPUs a release took from the recipe's memory, before the capacity package knew them.
-#: Their rows stay, because other arguments or more GPUs would restart running services.
+#: Models whose number of GPUs is from the recipe's memory, although the capacity package knows them
+#: now: another number, or other arguments, would restart services that users have deployed.
 _BY_RECIPE = {"Qwen/Qwen2.5-VL-7B-Instruct"}
 
 
@@ -89,7 +88,7 @@ def write(document: dict[str, Any]) -> None:
         model["accelerators"] = sizes(model)
         known = model["name"] not in _BY_RECIPE
         weights = count_model_bytes(ModelArgs(uri=f"hf://{model['name']}")) if known else None
-        # A recipe's memory includes the cache, so the startup timeout is never too short.
+        # A recipe's memory includes the cache, so a startup timeout derived from it is long enough.
         model["bytes"] = weights if weights is not None else model["memory"] * 10**9
     TARGET.write_text(text(document), encoding="utf-8")
 
@@ -104,10 +103,10 @@ def text(document: dict[str, Any]) -> str:
 def read(recipes: Path) -> dict[str, Any]:
     """Return the catalogue from the recipes."""
     git = ["git", "-C", str(recipes)]
-    commit, day = _read_recipe([*git, "log", "-1", "--format=%h %cs"]).split()
+    commit, day = _run_git([*git, "log", "-1", "--format=%h %cs"]).split()
     models = []
     for path, kind in CHOSEN.items():
-        recipe = yaml.safe_load(_read_recipe([*git, "show", f"HEAD:models/{path}.yaml"]))
+        recipe = yaml.safe_load(_run_git([*git, "show", f"HEAD:models/{path}.yaml"]))
         models.append(_build_entry(path, kind, recipe))
     return {
         "engine": ENGINE,
@@ -117,7 +116,7 @@ def read(recipes: Path) -> dict[str, Any]:
     }
 
 
-def _read_recipe(command: list[str]) -> str:
+def _run_git(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -136,14 +135,14 @@ def _build_entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]
     arguments = []
     for words in _read_flags([word for part in parts for word in part]):
         flag = words[0].partition("=")[0]
-        if flag in LEFT_OUT:
-            notes.append(f"`{flag}`: {LEFT_OUT[flag]}")
+        if flag in OMITTED:
+            notes.append(f"`{flag}`: {OMITTED[flag]}")
         else:
             arguments += words
     overrides = recipe.get("hardware_overrides") or {}
-    for part, title in _TUNED.items():
-        tuned = overrides.get(part) or {}
-        words = [*(tuned.get("extra_args") or ()), *_read_variables(tuned.get("extra_env"))]
+    for hardware, title in _TUNED.items():
+        override = overrides.get(hardware) or {}
+        words = [*(override.get("extra_args") or ()), *_read_variables(override.get("extra_env"))]
         if words:
             notes.append(f"on {title} `{' '.join(words)}`: a tuning for one kind of GPU")
     if variables := _read_variables(model.get("base_env")):
@@ -184,16 +183,16 @@ def _read_flags(arguments: list[str]) -> list[list[str]]:
 
 
 def sizes(model: dict[str, Any]) -> dict[str, Any]:
-    """Return the number of GPUs of one node that fit a model with its arguments, by GPU kind.
+    """Return the smallest layout of a model on one node, by GPU type; none if it does not fit.
 
-    The capacity package computes it for models of its table, and whether experts must be spread.
-    For other models the recipe's memory determines it; whether the longest sequence fits is then
-    unknown (`auto`).
+    The capacity package computes the layouts of models that it knows. For others, the recipe's
+    memory determines the number of GPUs; it is unknown whether the longest sequence fits, so the
+    engine chooses the length (`auto`).
     """
     layouts: dict[str, Any] = {}
     name = model["name"]
     known = find_architecture(name) is not None and name not in _BY_RECIPE
-    for kind in CLASSES:
+    for kind in GPU_TYPES:
         if known:
             layout = find_smallest_layout(
                 ModelArgs(uri=f"hf://{name}"), kind, ENGINE, None, model["arguments"]
@@ -205,7 +204,7 @@ def sizes(model: dict[str, Any]) -> dict[str, Any]:
                 }
             continue
         gigabytes = ACCELERATORS[kind].total / 10**9
-        gpus = next((ways for ways in (1, 2, 4, 8) if ways * gigabytes >= model["memory"]), None)
+        gpus = next((count for count in (1, 2, 4, 8) if count * gigabytes >= model["memory"]), None)
         if gpus is not None:
             layouts[kind] = {"gpus": gpus, "auto": True}
     return layouts

@@ -1,7 +1,7 @@
 """Writes the table of models: `capacity/fusioninfer_capacity/fit/models.json`.
 
 It is built from the configs in aiconfigurator-core (Apache-2.0), reduced to the keys that determine
-a model's memory, and from `tools/models.yaml`. Needs the package, or its wheel unpacked:
+a model's memory, and from `tools/models.yaml`. It reads the package, installed or unpacked:
 
     python tools/model_table.py SITE-PACKAGES/aiconfigurator_core
 """
@@ -66,7 +66,7 @@ EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules")
 
 
 def main() -> None:
-    """Write the table, and report what was left out."""
+    """Write the table, and print the models that were left out."""
     folder = Path(sys.argv[1]) / "model_configs"
     table: dict[str, Any] = {}
     for path in sorted(folder.glob("*_config.json")):
@@ -90,7 +90,7 @@ def main() -> None:
             config = {**table[base]["config"], **changed}
             add(table, release["name"], f"{table[base]['source']} ({base})", config)
             if "format" not in release:
-                # Estimators of times know the model by another name.
+                # aiconfigurator-core estimates times of the base model only.
                 table[release["name"]]["base"] = base
     lines = [f"{json.dumps(name)}: {json.dumps(table[name])}" for name in sorted(table)]
     TARGET.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
@@ -127,7 +127,7 @@ def trim_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shorten_quantization(quantization: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the format, with one pattern in place of one for each layer."""
+    """Return the keys that determine the format, with joined patterns; see `join_patterns`."""
     kept = {key: quantization[key] for key in QUANTIZATION if quantization.get(key)}
     for group in (kept.get("config_groups") or {}).values():
         for key in [key for key in group if key != "weights"]:
@@ -146,14 +146,14 @@ def shorten_quantization(quantization: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def join_patterns(patterns: list[str]) -> Iterator[str]:
-    """Merge patterns that differ only in the layer to one for all layers, if there are many."""
+    """Yield one pattern with `layers.*` for more than 16 that differ only in the layer."""
     families: dict[str, list[str]] = defaultdict(list)
     for pattern in patterns:
         if not re.search("norm|bias|embed", pattern):
             families[re.sub(r"layers\.\d+", "layers.*", pattern)].append(pattern)
-    for family, members in families.items():
-        # A module that only some layers have (experts behind dense ones) is named by all of them.
-        yield from [family] if len(members) > 16 else members
+    for joined, members in families.items():
+        # With so many, all layers that have the module are listed; others are not affected.
+        yield from [joined] if len(members) > 16 else members
 
 
 if __name__ == "__main__":

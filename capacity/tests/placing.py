@@ -28,20 +28,14 @@ def inventory(*pools: dict[str, Any], **fields: Any) -> InventoryArgs:
 def role(
     name: str, kind: str, replicas: int = 1, nodes: int = 1, gpus: Any = 8, **fields: Any
 ) -> dict[str, Any]:
-    """Return a role of replicas x nodes x gpus; `fields` are further fields of the role.
-
-    `pod` goes into its pod spec.
-    """
+    """Return a role; `fields` are further fields of the role, except `pod`: fields of its pods."""
     spec = fields.pop("pod", {})
     if nodes > 1:
         fields["multinode"] = {"nodeCount": nodes}
-    words = [
-        "--model",
-        "m",
-        *(["--tensor-parallel-size", str(gpus * max(nodes, 1))] if gpus else []),
-    ]
+    tensor_arguments = ["--tensor-parallel-size", str(gpus * max(nodes, 1))] if gpus else []
+    arguments = ["--model", "m", *tensor_arguments]
     spec = {"hostIPC": True, **spec}
-    template = samples.template(samples.container(gpus=gpus, args=words), **spec)
+    template = samples.template(samples.container(gpus=gpus, args=arguments), **spec)
     return samples.role(name, kind, replicas=replicas, template=template, **fields)
 
 
@@ -51,7 +45,7 @@ def worker(name: str, replicas: int = 1, nodes: int = 1, gpus: Any = 8, **fields
 
 
 def pair(name: str, prefill: Any = (), decode: Any = (), **spec: Any) -> Any:
-    """Return a service of prefill and decode, each replicas x nodes x gpus or a whole role."""
+    """Return a service; `prefill` and `decode` are replicas, nodes and GPUs, or a complete role."""
     roles = [
         value if isinstance(value, dict) else role(item, kind, *value)
         for item, kind, value in (
@@ -68,26 +62,26 @@ def args(manifest: Any) -> InferenceServiceArgs:
     return read
 
 
-def where(findings: Placement) -> dict[str, dict[str, str]]:
+def where(placement: Placement) -> dict[str, dict[str, str]]:
     """Return the pool of each role of each service."""
     return {
         item.service: {role.name: role.pool for role in item.roles}
-        for item in findings.placed
+        for item in placement.placed
         if item is not None
     }
 
 
-def only(findings: Placement) -> ServicePlacement:
-    """Return the placement result of the only service."""
-    (record,) = findings.placed
+def only(placement: Placement) -> ServicePlacement:
+    """Return the placement of the only service."""
+    (record,) = placement.placed
     assert record is not None
     return record
 
 
-def rejection(*fields: Any, **extra: Any) -> str:
+def rejection(*arguments: Any, **options: Any) -> str:
     """Return the error of `place`."""
     try:
-        result = place(*fields, **extra)
+        result = place(*arguments, **options)
     except InvalidServiceError as rejected:
         return without_rules(str(rejected))
     raise AssertionError(f"placed: {where(result)}")

@@ -1,4 +1,4 @@
-"""Recorded start-ups as tests read them."""
+"""Recorded start-ups of engines, and the command lines and accelerators of their logs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command_of(log: Log) -> EngineCommand:
 
 def accelerator_of(log: Log) -> Accelerator:
     """Return the accelerator of a log, with the logged memory if there is one."""
-    result = ACCELERATORS[log["gpu"]]
+    known = ACCELERATORS[log["gpu"]]
     if "total" not in log:
-        return result
-    return Accelerator(result.name, int(log["total"] * GIB), result.large_batches)
+        return known
+    return Accelerator(known.name, int(log["total"] * GIB), known.large_batches)

@@ -1,4 +1,4 @@
-"""`--inventory` places services: explained as text and JSON, rendered, or rejected with reasons."""
+"""The option `--inventory` of `plan`, `render` and `check`: placements and their reasons."""
 
 from __future__ import annotations
 
@@ -147,11 +147,11 @@ def test_rendered_objects_select_the_chosen_pool(capsys: pytest.CaptureFixture[s
     assert where(services)["chat"] == {"prefill": "a", "decode": "b"}
 
 
-def test_service_without_a_place_is_explained_and_rejected(
+def test_unplaced_service_is_explained_and_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lacks = "2 more nodes of a (16 accelerators)"
-    expected = f"the closest combination, serve on a, requires {lacks}\n"
+    missing = "2 more nodes of a (16 accelerators)"
+    expected = f"the closest combination, serve on a, requires {missing}\n"
     sources = ("chat.yaml", "large.yaml", "lone.yaml", "--inventory", "pools.yaml")
     status, out, err = run(capsys, "plan", *sources)
     assert status == 2

@@ -1,4 +1,4 @@
-"""`size`: proposals, which `check` accepts, compared with all layouts and with the pools."""
+"""Proposals of `size`: `check` accepts them, and their replicas fit the pools."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def inventory(path: Path, *pools: dict[str, Any]) -> str:
     return str(path)
 
 
-def h100(name: str = "a", nodes: int = 4, item: int = 8, **fields: Any) -> dict[str, Any]:
-    return pool(name, nodes, item, device={"attributes": {"model": "H100"}}, **fields)
+def h100(name: str = "a", nodes: int = 4, gpus: int = 8, **fields: Any) -> dict[str, Any]:
+    return pool(name, nodes, gpus, device={"attributes": {"model": "H100"}}, **fields)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_program_declares_the_same_service(capsys: pytest.CaptureFixture[str])
     wanted = (MODELS[3], "--accelerator", "H100", "--max-model-len", "8192")
     _, manifest, _ = run(capsys, *wanted, "--output", "yaml")
     _, program, _ = run(capsys, *wanted, "--output", "python")
-    result: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     text = program.replace("    InferenceService,\n", "").replace(
-        "\nInferenceService(", "\nmade = ("
+        "\nInferenceService(", "\narguments = ("
     )
-    exec(text, result)  # our own program, without the component
-    name, args = result["made"]
+    exec(text, variables)  # our own program, without the component
+    name, args = variables["arguments"]
     (service,) = loads(manifest)
     assert name == service.name
     assert args.roles == service.roles
@@ -103,31 +103,31 @@ def test_layouts_agree_with_planned_services(model: str, accelerator: str, lengt
     assert {(item.tensor, item.nodes) for item in result} == {
         (1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 3), (8, 4)
     }  # fmt: skip
-    for finding in result:
-        proposal = Proposal(finding, Place(None, None), 1)
+    for layout in result:
+        proposal = Proposal(layout, Place(None, None), 1)
         (service,) = load(sizing.build_manifest(request, proposal, None))
         plan = plan_service(service)
-        rules = {findings.rule for findings in plan.findings if findings.severity.value != "info"}
+        rules = {finding.rule for finding in plan.findings if finding.severity.value != "info"}
         fits = not rules & {"weights-exceed-memory", "cache-too-small"}
-        assert fits is (finding.reason is None), (finding, rules)
+        assert fits is (layout.reason is None), (layout, rules)
     fitting = [item.accelerators for item in result if item.reason is None]
     assert fitting == sorted(fitting)
 
 
 def small_pools() -> Iterator[tuple[int, int, list[int]]]:
-    for nodes, item in product((1, 2, 3), (2, 4, 8)):
-        for used in ([], [1], [item], [item - 1, 1][:nodes]):
+    for nodes, gpus in product((1, 2, 3), (2, 4, 8)):
+        for used in ([], [1], [gpus], [gpus - 1, 1][:nodes]):
             if len(used) <= nodes:
-                yield nodes, item, used
+                yield nodes, gpus, used
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("nodes", "item", "used"), [*small_pools()])
+@pytest.mark.parametrize(("nodes", "gpus", "used"), [*small_pools()])
 def test_count_replicas_agrees_with_placement(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, nodes: int, item: int, used: list[int]
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, nodes: int, gpus: int, used: list[int]
 ) -> None:
-    """Exactly the computed number of replicas fits, and not one more."""
-    pools = inventory(tmp_path / "pools.yaml", h100("a", nodes, item, inUse=used))
+    """The computed number of replicas is placed, one more is not."""
+    pools = inventory(tmp_path / "pools.yaml", h100("a", nodes, gpus, inUse=used))
     status, out, _ = run(
         capsys, "Qwen/Qwen3-32B", "--accelerator", "H100", "--inventory", pools,
         "--max-model-len", "8192", "--output", "yaml",
@@ -137,23 +137,23 @@ def test_count_replicas_agrees_with_placement(
         return
     architecture = find_architecture("Qwen/Qwen3-32B")
     assert architecture is not None
-    kept = load_inventory(pools)
-    request = SizingRequest("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], item, length=8192)
+    stock = load_inventory(pools)
+    request = SizingRequest("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], gpus, length=8192)
     for layout in list_layouts(request):
         if layout.reason is not None:
             continue
-        count = count_replicas(kept.pools[0], layout)
+        count = count_replicas(stock.pools[0], layout)
         for replicas in (count, count + 1):
             if not replicas:
                 continue
-            proposal = Proposal(layout, Place(kept.pools[0], count), replicas)
-            (service,) = load(sizing.build_manifest(request, proposal, kept))
+            proposal = Proposal(layout, Place(stock.pools[0], count), replicas)
+            (service,) = load(sizing.build_manifest(request, proposal, stock))
             if replicas == count:
-                (record,) = place([service], kept).placed
+                (record,) = place([service], stock).placed
                 assert record.status is Status.PLACED
             else:
                 with pytest.raises(InvalidServiceError, match="does not fit"):
-                    place([service], kept)
+                    place([service], stock)
 
 
 def test_proposals_select_and_tolerate_their_pool(
@@ -162,7 +162,7 @@ def test_proposals_select_and_tolerate_their_pool(
     taint = {"key": "gpu", "value": "x", "effect": "NoSchedule"}
     pools = inventory(
         tmp_path / "pools.yaml",
-        h100("dear", cost=2),
+        h100("expensive", cost=2),
         h100("full", 1, inUse=[8]),
         h100("cheap", cost=1, taints=[taint]),
         pool("other", 4, device={"attributes": {"model": "L4"}}),
@@ -215,7 +215,7 @@ def test_layouts_whose_weights_do_not_fit_are_one_line(capsys: pytest.CaptureFix
     )
 
 
-def test_8_bit_cache_is_in_manifest_only_if_selected(
+def test_fp8_cache_is_in_manifest_only_if_nothing_else_fits(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     wanted = ("Qwen/Qwen3-32B", "--accelerator")
@@ -231,11 +231,10 @@ def test_8_bit_cache_is_in_manifest_only_if_selected(
     request = SizingRequest(
         "Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], per_node=1, max_nodes=1
     )
-    small = add_fp8_caches(request, list_layouts(request))[0]
+    layout = add_fp8_caches(request, list_layouts(request))[0]
     path = tmp_path / "sized.yaml"
-    proposal = Proposal(small, Place(None, None), 1)
-    path.write_text(yaml.safe_dump(sizing.build_manifest(request, proposal,
-                                                   None)))  # fmt: skip
+    proposal = Proposal(layout, Place(None, None), 1)
+    path.write_text(yaml.safe_dump(sizing.build_manifest(request, proposal, None)))
     assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
     (service,) = load(str(path))
     fitted = plan_service(service).memory["serve"].to_json()
@@ -252,7 +251,7 @@ def test_unknown_values_have_no_column(capsys: pytest.CaptureFixture[str], tmp_p
     assert out.splitlines()[4].split() == ["LAYOUT", "GPUS", "WEIGHTS", "KV", "CACHE"]
 
 
-def test_experts_are_spread_where_the_engine_cannot_split_them(
+def test_expert_parallelism_is_proposed_if_experts_cannot_be_split(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     model = "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"
@@ -337,40 +336,40 @@ def test_inventory_without_the_accelerator_is_rejected(
     assert "has H200" in err
 
 
-LOADED = ("--requests-per-second", "5", "--input-tokens", "2000", "--output-tokens", "300")
+LOAD = ("--requests-per-second", "5", "--input-tokens", "2000", "--output-tokens", "300")
 
 
 def test_load_without_the_extra_is_rejected(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "aiconfigurator_core", None)
-    status, out, err = run(capsys, "Qwen/Qwen3-8B", "--accelerator", "H100", *LOADED)
+    status, out, err = run(capsys, "Qwen/Qwen3-8B", "--accelerator", "H100", *LOAD)
     assert (status, out) == (2, "")
     assert "fusioninfer-capacity[estimate]" in err
 
 
-class Times:
-    """Times that halve if the tensor parallel size doubles."""
+class FakeEstimates:
+    """Step times that halve if the tensor parallel size doubles."""
 
     source = "a test"
 
     def __init__(self, _model: str, _kind: str, _engine: str, tensor: int, nodes: int) -> None:
-        self.ways = tensor
+        self.tensor = tensor
         self.stages = nodes
 
     def prefill(self, tokens: int) -> float:
-        return 0.0002 * tokens / self.ways
+        return 0.0002 * tokens / self.tensor
 
     def decode(self, sequences: int, _tokens: int) -> float:
-        return (0.02 + 0.0005 * sequences) / self.ways
+        return (0.02 + 0.0005 * sequences) / self.tensor
 
 
 def test_a_load_chooses_replicas_and_roles(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(proposals, "StepTimeEstimates", Times)
-    within = ("--ttft", "1s", "--tpot", "20ms", "--max-model-len", "8192")
-    wanted = ("Qwen/Qwen3-32B", "--accelerator", "H100", *LOADED, *within)
+    monkeypatch.setattr(proposals, "StepTimeEstimates", FakeEstimates)
+    latencies = ("--ttft", "1s", "--tpot", "20ms", "--max-model-len", "8192")
+    wanted = ("Qwen/Qwen3-32B", "--accelerator", "H100", *LOAD, *latencies)
     status, text, _ = run(capsys, *wanted)
     assert status == 0
     assert "Source: a test." in text
@@ -447,7 +446,7 @@ def test_shared_uncertainty_is_reported_once(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("model", "engine"), [("Qwen/Qwen3-8B", "vllm"), ("deepseek-ai/DeepSeek-R1", "sglang")]
 )
-def test_only_engines_whose_copies_share_experts_have_them(
+def test_layouts_with_copies_require_shared_experts(
     capsys: pytest.CaptureFixture[str], model: str, engine: str
 ) -> None:
     _, text, _ = run(capsys, model, "--accelerator", "H200", "--engine", engine)
@@ -471,7 +470,6 @@ def test_no_copies_where_ranks_do_not_divide_the_experts() -> None:
     architecture = find_architecture("deepseek-ai/DeepSeek-R1")
     assert architecture is not None
     assert architecture.experts == 256
-    odd = replace(architecture, experts=20)
-    request = SizingRequest("deepseek-ai/DeepSeek-R1", odd, ACCELERATORS["H200"])
-    result = add_copies(request, [])
-    assert {finding.accelerators for finding in result} == {2, 4}
+    changed = replace(architecture, experts=20)
+    request = SizingRequest("deepseek-ai/DeepSeek-R1", changed, ACCELERATORS["H200"])
+    assert {layout.accelerators for layout in add_copies(request, [])} == {2, 4}

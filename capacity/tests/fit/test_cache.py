@@ -1,4 +1,4 @@
-"""Tokens of a KV cache."""
+"""Tokens and sequences that fit a KV cache."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_sliding_layers_depend_on_the_engine(windows: str, factor: float) -> Non
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['model']}-{row['tensor']}")
 def test_requests_agree_with_engine_code(row: dict[str, Any]) -> None:
-    """Exactly, unless all layers are one group, where only vLLM counts whole pages."""
+    """If all layers are one group, vLLM counts whole pages, and the estimate does not."""
     layout = layout_of(row["model"], row["tensor"], row["bits"])
     requests = layout.count_requests(int(row["gib"] * GIB), row["length"])
     assert requests == pytest.approx(row["requests"], rel=1e-12 if row["groups"] > 1 else 1e-4)
@@ -85,16 +85,16 @@ def kinds_of(model: str) -> list[Cache | State | Compressed]:
 
 
 def test_block_sizes_depend_on_the_release() -> None:
-    """DeepSeek-V4-Flash: 22 pages of each size, then the most of each, then the largest group."""
+    """Pages in a block of DeepSeek-V4-Flash, for each `Memory.packing`: tuples, slots, groups."""
     sizes = {}
     for version in ("0.22.0", "0.26.0", "0.27.0"):
         layout = layout_of("deepseek-ai/DeepSeek-V4-Flash", 4, 8, version)
         assert isinstance(layout, CompressedLayout)
         sizes[version] = layout.block_bytes
-    latents, indexes, few = 37440, 8640, 1728
-    assert sizes["0.22.0"] == 22 * (latents + indexes + few)
-    assert sizes["0.26.0"] == 22 * latents + 21 * indexes + 20 * few
-    assert sizes["0.27.0"] == 21 * latents + 21 * indexes + 20 * few
+    latents, indexer_keys, states = 37440, 8640, 1728
+    assert sizes["0.22.0"] == 22 * (latents + indexer_keys + states)
+    assert sizes["0.26.0"] == 22 * latents + 21 * indexer_keys + 20 * states
+    assert sizes["0.27.0"] == 21 * latents + 21 * indexer_keys + 20 * states
 
 
 def layout_of(

@@ -1,6 +1,6 @@
-"""The adapter of aiconfigurator-core, with a stand-in for the package.
+"""The adapter for aiconfigurator-core, with a fake of the package.
 
-It was also tested by hand with the package 0.12.0: `size ... --requests-per-second`.
+With release 0.12.0 of the package it was tested by hand: `size ... --requests-per-second`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rows import each_row
 from fusioninfer_capacity.fit.architecture import load_models
 from fusioninfer_capacity.fit.estimate import SYSTEMS, NotCoveredError, StepTimeEstimates
 
-ASKED: list[tuple[Any, ...]] = []
+COMPILED: list[tuple[Any, ...]] = []
 
 
-class Handle:
+class FakeEngineHandle:
     @classmethod
-    def compile(cls, *fields: Any, **options: Any) -> Handle:
-        ASKED.append((*fields, options))
+    def compile(cls, *arguments: Any, **options: Any) -> FakeEngineHandle:
+        COMPILED.append((*arguments, options))
         if options["tp_size"] == 3:
             raise RuntimeError("odd\nand a trace")
         return cls()
@@ -39,7 +39,7 @@ class Handle:
 
 @pytest.fixture(autouse=True)
 def package(monkeypatch: pytest.MonkeyPatch) -> None:
-    ASKED.clear()
+    COMPILED.clear()
     modules = {
         name: ModuleType(name)
         for name in (
@@ -53,7 +53,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda system, _engine: known.get(system)
     )
     modules["aiconfigurator_core.sdk"].perf_database = database  # type: ignore[attr-defined]  # likewise
-    modules["aiconfigurator_core.sdk.engine"].EngineHandle = Handle  # type: ignore[attr-defined]  # likewise
+    modules["aiconfigurator_core.sdk.engine"].EngineHandle = FakeEngineHandle  # type: ignore[attr-defined]  # likewise
     modules["aiconfigurator_core.sdk.common"].DefaultHFModels = {  # type: ignore[attr-defined]  # likewise
         "meta-llama/Meta-Llama-3.1-70B"
     }
@@ -71,10 +71,10 @@ def test_times_come_from_the_package() -> None:
     assert times.decode(8, 1000) == pytest.approx(0.018)
     assert "aiconfigurator-core 0.12.0" in times.source
     assert "0.24.0" in times.source
-    (requests,) = ASKED
+    (layout,) = COMPILED
     # The package knows the model by the name of its base model.
-    assert requests[:3] == ("meta-llama/Meta-Llama-3.1-70B", "h100_sxm", "vllm")
-    assert (requests[3]["tp_size"], requests[3]["pp_size"], requests[3]["moe_tp_size"]) == (4, 2, 4)
+    assert layout[:3] == ("meta-llama/Meta-Llama-3.1-70B", "h100_sxm", "vllm")
+    assert (layout[3]["tp_size"], layout[3]["pp_size"], layout[3]["moe_tp_size"]) == (4, 2, 4)
 
 
 @each_row(
@@ -83,7 +83,7 @@ def test_times_come_from_the_package() -> None:
         (LLAMA, "RTX-3090", 1, "no times of RTX-3090"),
         (LLAMA, "L4", 1, "no times of vllm on L4"),
         ("google/gemma-3-27b-it", "H100", 1, "no config of google/gemma-3-27b-it"),
-        # Its format differs from that of the model with the same config.
+        # Its weights are quantized, those of the base model are not.
         ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "H100", 1, "no config of RedHatAI"),
         (LLAMA, "H100", 3, "does not cover this layout: odd"),
     ],

@@ -1,4 +1,4 @@
-"""Replicas for a load, against a search that tries everything."""
+"""Replicas for a load, compared with trying all numbers of sequences."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def test_unreachable_latency_has_no_proposal() -> None:
 
 
 def test_separate_prefill_and_decode_do_not_delay_each_other() -> None:
-    together, apart = estimate_combined(Steps(), LOAD, 256), estimate_decode(Steps(), LOAD, 256)
-    first = estimate_prefill(Steps(), LOAD)
-    assert together is not None
-    assert apart is not None
-    assert first is not None
-    assert apart.rate > together.rate
-    assert first.ttft[1] <= 2.0
-    assert first.rate * Steps().prefill(2000) <= 0.9
+    combined, decode = estimate_combined(Steps(), LOAD, 256), estimate_decode(Steps(), LOAD, 256)
+    prefill = estimate_prefill(Steps(), LOAD)
+    assert combined is not None
+    assert decode is not None
+    assert prefill is not None
+    assert decode.rate > combined.rate
+    assert prefill.ttft[1] <= 2.0
+    assert prefill.rate * Steps().prefill(2000) <= 0.9
 
 
 def test_stages_run_concurrently() -> None:
-    """Two stages, each with half of the sequences: twice the rate if the cache is large enough."""
+    """Two stages have twice the rate of one if their cache holds twice the sequences."""
     for rates in (
         [estimate_combined(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],
         [estimate_decode(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],

@@ -30,7 +30,7 @@ def test_table_has_common_models() -> None:
 
 
 @pytest.mark.slow
-def test_every_model_is_read() -> None:
+def test_every_model_has_weights() -> None:
     for name in load_models():
         model = find_architecture(name)
         assert model is not None, name
@@ -45,11 +45,11 @@ _ROUNDED = 0.12
 
 def test_parameter_count_matches_model_name() -> None:
     # gpt-oss is padded, Llama 4 names active parameters, and names with x count experts.
-    other_items = re.compile("gpt-oss|Llama-4|[xX]")
+    misleading = re.compile("gpt-oss|Llama-4|[xX]")
     named = {
         name: float(match[1])
         for name in load_models()
-        if (match := _BILLIONS.search(name)) and not other_items.search(name)
+        if (match := _BILLIONS.search(name)) and not misleading.search(name)
     }
     assert len(named) > 100
     for name, billions in named.items():
@@ -84,24 +84,24 @@ def test_parameter_count_matches_recipe(name: str, billions: int) -> None:
 
 
 def test_step_config_has_different_names() -> None:
-    """The names are those that `Step3p5Config` of vLLM 0.32.0 reads."""
+    """A config with the keys that `Step3p5Config` of vLLM 0.32.0 reads."""
     table = load_models()["stepfun-ai/Step-3.7-Flash"]["config"]
     names = {"num_key_value_heads": "num_attention_groups", "num_experts": "moe_num_experts",
              "num_experts_per_tok": "moe_top_k"}  # fmt: skip
-    explicit = {names.get(key, key): value for key, value in table.items()}
-    del explicit["first_k_dense_replace"]
-    explicit["moe_layers_enum"] = ",".join(map(str, range(3, 45)))
+    config = {names.get(key, key): value for key, value in table.items()}
+    del config["first_k_dense_replace"]
+    config["moe_layers_enum"] = ",".join(map(str, range(3, 45)))
     known = find_architecture("stepfun-ai/Step-3.7-Flash")
-    assert read_config({"model_type": "step3p7", "text_config": explicit}) == known
-    # The 33 layers with a window then have 96 heads of queries and outputs.
-    explicit["attention_other_setting"] = {"num_attention_heads": 96}
-    fields = read_config({"model_type": "step3p7", "text_config": explicit})
+    assert read_config({"model_type": "step3p7", "text_config": config}) == known
+    # The 33 layers with a window then have 96 heads instead of 64.
+    config["attention_other_setting"] = {"num_attention_heads": 96}
+    more_heads = read_config({"model_type": "step3p7", "text_config": config})
     assert known is not None
-    assert fields.parameters - known.parameters == 33 * 2 * 32 * 128 * 4096
+    assert more_heads.parameters - known.parameters == 33 * 2 * 32 * 128 * 4096
 
 
 def test_modules_of_several_formats_have_separate_bits() -> None:
-    """The recipe of Qwen3.6-27B has 22 GB on disk, drafter included."""
+    """The model has 22 GB on disk, including a drafter (vLLM's recipe of Qwen3.6-27B)."""
     model = find_architecture("nvidia/Qwen3.6-27B-NVFP4")
     assert model is not None
     assert model.quantization is not None
@@ -121,21 +121,21 @@ def test_layer_list_is_read_in_release_format() -> None:
             ("mlp.shared_expert.up_proj", "FP8"),
         )
     }
-    explicit = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
-    stored = read_quantization({**explicit, "quantized_layers": layers})
+    config = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
+    stored = read_quantization({**config, "quantized_layers": layers})
     assert isinstance(stored, Quantization)
     assert stored.get_bits(1, "mlp.experts.0.up_proj") == 4.5
     assert stored.get_bits(1, "mlp.shared_experts.up_proj") == 8
     assert stored.get_bits(None, "lm_head") is None
     layers["model.layers.1.mlp.shared_expert.up_proj"] = {"quant_algo": "NVFP4"}
-    errors = read_quantization({**explicit, "quantized_layers": layers})
-    assert errors == (
+    reason = read_quantization({**config, "quantized_layers": layers})
+    assert reason == (
         "it mixes quantization formats, and that of mlp.shared_experts.up_proj is unknown"
     )
 
 
 def test_experts_that_ranks_divide_are_padded() -> None:
-    """2,880 columns split 8 ways are 360 wide, stored as 384; whole experts stay as they are."""
+    """2,880 columns split 8 ways are 360 wide, padded to 384; whole experts are not padded."""
     model = find_architecture("openai/gpt-oss-120b")
     assert model is not None
     experts = 36 * 3 * 3072 * 2880 * 128 * 4.25 / 8 / 8
@@ -143,12 +143,12 @@ def test_experts_that_ranks_divide_are_padded() -> None:
     assert divided - spread == pytest.approx(experts * (384 / 360 - 1), rel=0.001)
 
 
-def test_index_of_sparse_layers_adds_memory() -> None:
+def test_indexer_of_sparse_layers_adds_memory() -> None:
     model = find_architecture("MiniMaxAI/MiniMax-M3")
     assert model is not None
     caches = [layer.cache for layer in model.layers]
     assert [cache.count_bytes(1, 16) for cache in caches[2:4]] == [2 * 4 * 256, 2 * 4 * 256 + 256]
-    # Ranks divide keys and values, not the index.
+    # Ranks divide keys and values, not the indexer's keys.
     assert caches[3].count_bytes(4, 16) == 2 * 256 + 256
 
 
@@ -180,10 +180,10 @@ def test_stages_divide_all_weights() -> None:
 def test_ranks_share_heads_if_there_are_fewer_heads() -> None:
     model = find_architecture("Qwen/Qwen2.5-7B-Instruct")
     assert model is not None
-    kept = model.layers[0].cache
-    assert kept is not None
-    assert kept.count_elements(4) == 2 * 128
-    assert kept.count_elements(8) == 2 * 128
+    cache = model.layers[0].cache
+    assert cache is not None
+    assert cache.count_elements(4) == 2 * 128
+    assert cache.count_elements(8) == 2 * 128
     assert split_stages(model, Split(8))[0].weights > split_stages(model, Split(4))[0].weights / 2
 
 
@@ -195,7 +195,7 @@ def test_experts_are_spread_over_all_copies() -> None:
 
 
 @each_row(
-    ("explicit", "bits"),
+    ("config", "bits"),
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8.0),
         ({"quantization": {"quant_algo": "NVFP4", "group_size": 16}}, 4.5),
@@ -207,8 +207,8 @@ def test_experts_are_spread_over_all_copies() -> None:
          4.5),
     ],
 )  # fmt: skip
-def test_bits_per_parameter_follow_from_config(explicit: dict[str, object], bits: float) -> None:
-    result = read_quantization(explicit)
+def test_bits_per_parameter_follow_from_config(config: dict[str, object], bits: float) -> None:
+    result = read_quantization(config)
     assert isinstance(result, Quantization)
     assert result.bits == bits
 

@@ -54,14 +54,14 @@ def plan_role(
     return plan_service(service)
 
 
-def find_findings(plan: ServicePlan) -> list[Finding]:
+def list_memory_findings(plan: ServicePlan) -> list[Finding]:
     rules = ("weights-exceed-memory", "cache-too-small", "memory-not-checked", "memory-estimated",
              "accelerator-not-known", "model-config-unreadable")  # fmt: skip
     return [finding for finding in plan.findings if finding.rule in rules]
 
 
 def get_verdict(plan: ServicePlan) -> tuple[str, str]:
-    (finding,) = find_findings(plan)
+    (finding,) = list_memory_findings(plan)
     return finding.severity.value, finding.rule
 
 
@@ -88,14 +88,14 @@ def test_node_selector_of_other_accelerators_is_a_warning() -> None:
 def test_weights_above_memory_are_rejected() -> None:
     plan = plan_role("--model", "meta-llama/Llama-3.3-70B-Instruct", pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("error", "weights-exceed-memory")
-    assert "--tensor-parallel-size 4 fits" in find_findings(plan)[0].text
+    assert "--tensor-parallel-size 4 fits" in list_memory_findings(plan)[0].text
 
 
 def test_sequence_that_does_not_fit_is_rejected() -> None:
     """The length is the model's own."""
     plan = plan_role(*MODEL, pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("error", "cache-too-small")
-    (finding,) = find_findings(plan)
+    (finding,) = list_memory_findings(plan)
     assert "40960 tokens" in finding.text
     length = finding.text.partition("--max-model-len ")[2].split()[0]
     shorter = plan_role(*MODEL, "--max-model-len", length, pod={"nodeSelector": H100})
@@ -113,7 +113,7 @@ def test_sequence_within_margin_is_a_warning() -> None:
 
 def test_fp8_cache_is_suggested_if_it_suffices() -> None:
     plan = plan_role(*MODEL, "--max-model-len", "32000", pod={"nodeSelector": H100})
-    assert "--kv-cache-dtype fp8 fits" in find_findings(plan)[0].text
+    assert "--kv-cache-dtype fp8 fits" in list_memory_findings(plan)[0].text
 
 
 def test_sglang_accepts_cache_below_longest_sequence() -> None:
@@ -123,15 +123,15 @@ def test_sglang_accepts_cache_below_longest_sequence() -> None:
         image="lmsysorg/sglang:v0.5.3", pod={"nodeSelector": H100},
     )  # fmt: skip
     assert get_verdict(plan) == ("warning", "cache-too-small")
-    assert "--context-length" in find_findings(plan)[0].text
+    assert "--context-length" in list_memory_findings(plan)[0].text
 
 
 def test_models_with_images_and_later_releases_have_wider_margin() -> None:
     model = "mistralai/Mistral-Small-3.2-24B-Instruct-2506"
-    for share, severity in (("0.86", "warning"), ("0.78", "error")):
-        plan = plan_role("--model", model, "--gpu-memory-utilization", share, "--max-model-len",
+    for fraction, severity in (("0.86", "warning"), ("0.78", "error")):
+        plan = plan_role("--model", model, "--gpu-memory-utilization", fraction, "--max-model-len",
                        "131072", pod={"nodeSelector": H100})  # fmt: skip
-        assert get_verdict(plan)[0] == severity, share
+        assert get_verdict(plan)[0] == severity, fraction
     later = "vllm/vllm-openai:v0.31.0"
     for length, severity in (("40960", "warning"), ("131072", "error")):
         longer = {"env": [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "1"}]}
@@ -147,9 +147,9 @@ def test_unsupported_releases_are_rejected_only_for_weights() -> None:
         plan = plan_role(*MODEL, "--max-model-len", "131072", image=image,
                        pod={"nodeSelector": H100}, container=longer)  # fmt: skip
         assert get_verdict(plan) == ("warning", "cache-too-small")
-        assert "uncertain: " in find_findings(plan)[0].text
+        assert "uncertain: " in list_memory_findings(plan)[0].text
     plan = plan_role(*MODEL, "--max-model-len", "4000", image=newer, pod={"nodeSelector": H100})
-    assert "vLLM 0.40.0, estimated as 0.33.0" in find_findings(plan)[0].text
+    assert "vLLM 0.40.0, estimated as 0.33.0" in list_memory_findings(plan)[0].text
     plan = plan_role("--model", "deepseek-ai/DeepSeek-R1", image=newer, pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("error", "weights-exceed-memory")
 
@@ -162,12 +162,14 @@ def test_above_16k_tokens_experts_are_uncertain() -> None:
     plan = plan_role(*words, "98304", image=image, pod={"nodeSelector": H100}, gpus=4,
                    container=longer)  # fmt: skip
     assert get_verdict(plan)[0] == "warning"
-    assert "uncertain: its experts process 98304 tokens at once" in find_findings(plan)[0].text
+    assert (
+        "uncertain: its experts process 98304 tokens at once" in list_memory_findings(plan)[0].text
+    )
 
 
 @pytest.mark.parametrize("backend", [(), ("--moe-backend", "deep_gemm_mega_moe")])
 def test_expert_ranks_process_tokens_of_all_copies(backend: tuple[str, ...]) -> None:
-    """By default (`allgather_reducescatter`); other kernels send each rank only its tokens."""
+    """This is the default (`allgather_reducescatter`); others send a rank only its tokens."""
     words = ("--model", "deepseek-ai/DeepSeek-R1", "--enable-expert-parallel", *backend)
     image = "vllm/vllm-openai:v0.32.0"
 
@@ -177,17 +179,17 @@ def test_expert_ranks_process_tokens_of_all_copies(backend: tuple[str, ...]) -> 
         size: float = plan.memory["chat"].to_json()["overhead"]
         return size
 
-    # Each of 8192 tokens has 8 rows into the experts and 8 out, of 7168 elements of 2 bytes.
-    fields = 4 * 8192 * 8 * 2 * 7168 * 2
-    assert overhead("8") - overhead("4") == (0 if backend else fields)
+    # For 4 more copies: 8192 tokens, 8 experts of each, 2 buffers, 7168 elements of 2 bytes.
+    difference = 4 * 8192 * 8 * 2 * 7168 * 2
+    assert overhead("8") - overhead("4") == (0 if backend else difference)
 
 
 def test_automatic_length_is_not_a_warning() -> None:
-    """`--max-model-len auto`, as roles of the catalogue have it."""
+    """Roles of the model catalogue have `--max-model-len auto`."""
     words = ("--model", "Qwen/Qwen2.5-VL-7B-Instruct", "--max-model-len")
     role = {"accelerator": "L4"}
     plan = plan_role(*words, "auto", image="vllm/vllm-openai:v0.32.0", role=role)
-    (finding,) = find_findings(plan)
+    (finding,) = list_memory_findings(plan)
     assert (finding.severity.value, finding.rule) == ("info", "memory-estimated")
     assert finding.text.endswith(", sequences of 53248 tokens")
     plan = plan_role(*words, "128000", image="vllm/vllm-openai:v0.32.0", role=role)
@@ -203,14 +205,14 @@ def test_experts_on_amd_are_uncertain() -> None:
     plan = plan_role(*words, "--tensor-parallel-size", "2", "--gpu-memory-utilization", "0.6",
                    image=image, pod={"nodeSelector": node}, gpus=2)  # fmt: skip
     assert get_verdict(plan)[0] == "warning"
-    assert "uncertain: estimates for experts on AMD" in find_findings(plan)[0].text
+    assert "uncertain: estimates for experts on AMD" in list_memory_findings(plan)[0].text
 
 
 @each_row(
     ("value", "severity"), [(None, "error"), ("0", "error"), ("1", "warning"), ("True", "warning")]
 )
 def test_sglang_sizing_after_graphs_is_uncertain(value: str | None, severity: str) -> None:
-    """61 of 66 GiB are weights: too much for the default fraction, which the variable replaces."""
+    """61 GiB of weights exceed the default fraction of 66 GiB, which the variable replaces."""
     name = "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
     plan = plan_role(
         "python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
@@ -218,7 +220,7 @@ def test_sglang_sizing_after_graphs_is_uncertain(value: str | None, severity: st
         container={"env": [{"name": name, "value": value}] if value is not None else []},
     )  # fmt: skip
     assert get_verdict(plan) == (severity, "weights-exceed-memory")
-    assert (name in find_findings(plan)[0].text) is (severity == "warning")
+    assert (name in list_memory_findings(plan)[0].text) is (severity == "warning")
 
 
 @pytest.mark.parametrize(("value", "severity"), [("1", "error"), ("0", "warning")])
@@ -229,7 +231,7 @@ def test_vllm_cache_without_graph_reserve_is_uncertain(value: str, severity: str
         role={"accelerator": "66Gi"}, container={"env": [{"name": name, "value": value}]},
     )  # fmt: skip
     assert get_verdict(plan) == (severity, "weights-exceed-memory")
-    assert (name in find_findings(plan)[0].text) is (severity == "warning")
+    assert (name in list_memory_findings(plan)[0].text) is (severity == "warning")
 
 
 @pytest.mark.parametrize(
@@ -263,7 +265,7 @@ def test_newer_sglang_has_wider_margin() -> None:
 
 def test_role_without_accelerator_has_no_finding() -> None:
     plan = plan_role(*MODEL)
-    assert find_findings(plan) == []
+    assert list_memory_findings(plan) == []
     assert plan.memory == {}
 
 
@@ -283,7 +285,7 @@ def test_role_without_accelerator_has_no_finding() -> None:
 def test_unknown_architecture_is_not_checked(arguments: tuple[str, ...], reason: str) -> None:
     plan = plan_role(*arguments, pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("info", "memory-not-checked")
-    assert reason in find_findings(plan)[0].text
+    assert reason in list_memory_findings(plan)[0].text
 
 
 def test_hybrid_model_has_token_estimate() -> None:
@@ -433,7 +435,7 @@ def test_partitioned_accelerators_are_unknown() -> None:
     container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": list(MODEL),
                  "resources": {"limits": limits}}  # fmt: skip
     plan = plan_role(pod={"nodeSelector": H100, "containers": [container]})
-    assert find_findings(plan) == []
+    assert list_memory_findings(plan) == []
 
 
 def test_config_in_a_program_is_read(tmp_path: Path) -> None:

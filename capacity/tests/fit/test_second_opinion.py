@@ -29,7 +29,7 @@ Row = dict[str, Any]
 ROWS: list[Row] = json.loads(
     (Path(__file__).parent / "aiconfigurator.json").read_text(encoding="utf-8")
 )
-#: Models whose weights, or whose cache, are counted differently; see above.
+#: Models whose weights, or whose cache, aiconfigurator-core counts differently; see above.
 WEIGHTS = ("Qwen3-0.6B", "Qwen3-1.7B", "DeepSeek", "gpt-oss")
 CACHES = ("gpt-oss",)
 GIB = 2**30
@@ -61,7 +61,7 @@ def test_weights_agree() -> None:
         if is_counted_alike(row, WEIGHTS):
             assert compute_fit(row).weights == pytest.approx(row["weights"], rel=0.025), row
         else:
-            # For gpt-oss it pads neither rows nor the share of a rank: 6.7 % each with TP 4 and 8.
+            # It does not pad gpt-oss: rows are 6.7 % smaller, and with TP 4 and 8 columns, too.
             assert compute_fit(row).weights == pytest.approx(row["weights"], rel=0.28), row
 
 

@@ -1,4 +1,4 @@
-"""Models that engines reject regardless of the memory."""
+"""Splits and sequence lengths that engines reject, regardless of memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def list_errors(plan: ServicePlan) -> list[Finding]:
     return [finding for finding in plan.findings if finding.rule in rules]
 
 
-def split(
+def plan_split(
     model: str, tensor: int, *extra: str, gpus: int | None = None, **fields: Any
 ) -> ServicePlan:
     words = ("--model", model, "--tensor-parallel-size", str(tensor), *extra)
@@ -34,7 +34,7 @@ def split(
     ],
 )
 def test_heads_must_be_divisible_by_ranks(model: str, tensor: int, message: str) -> None:
-    (finding,) = list_errors(split(model, tensor))
+    (finding,) = list_errors(plan_split(model, tensor))
     assert finding.severity.value == "error"
     assert message in finding.text
 
@@ -44,7 +44,7 @@ def test_heads_must_be_divisible_by_ranks(model: str, tensor: int, message: str)
     [("Qwen/Qwen3-32B", 8), ("Qwen/Qwen2.5-7B-Instruct", 4), ("deepseek-ai/DeepSeek-R1", 16)],
 )
 def test_head_finding_names_valid_sizes(model: str, tensor: int) -> None:
-    assert list_errors(split(model, tensor)) == []
+    assert list_errors(plan_split(model, tensor)) == []
 
 
 def test_data_parallel_attention_is_split_fewer_ways() -> None:
@@ -66,10 +66,6 @@ def test_more_stages_than_layers_are_rejected() -> None:
 LONG = ("--model", "Qwen/Qwen3-8B", "--max-model-len")
 
 
-def with_variables(*variables: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {"env": list(variables), **fields}
-
-
 @pytest.mark.parametrize("length", ["40961", "64k", "1M"])
 def test_sequence_above_model_limit_is_rejected(length: str) -> None:
     (finding,) = list_errors(plan_role(*LONG, length))
@@ -86,11 +82,11 @@ def test_accepted_lengths_have_no_finding(length: str) -> None:
 @each_row(
     ("container", "count"),
     [
-        (with_variables({"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "1"}), 0),
-        (with_variables({"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "0"}), 1),
-        (with_variables({"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "valueFrom": {
-            "configMapKeyRef": {"name": "a", "key": "b"}}}), 0),
-        (with_variables({"name": "HF_TOKEN", "value": "1"}), 1),
+        ({"env": [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "1"}]}, 0),
+        ({"env": [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "0"}]}, 1),
+        ({"env": [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "valueFrom": {
+            "configMapKeyRef": {"name": "a", "key": "b"}}}]}, 0),
+        ({"env": [{"name": "HF_TOKEN", "value": "1"}]}, 1),
         ({"envFrom": [{"configMapRef": {"name": "a"}}]}, 0),
     ],
 )  # fmt: skip
@@ -123,35 +119,36 @@ EXPERTS = [
 @each_row(("model", "tensor", "share"), EXPERTS)
 def test_experts_must_be_whole_fp8_blocks(model: str, tensor: int, share: int) -> None:
     for image in ("vllm/vllm-openai:v0.24.0", "vllm/vllm-openai:v0.28.0"):
-        (finding,) = list_errors(split(model, tensor, image=image))
+        (finding,) = list_errors(plan_split(model, tensor, image=image))
         assert f"are {share} wide, not a multiple of the FP8 block size 128" in finding.text
         assert "or spread experts with --enable-expert-parallel" in finding.text
-        spread = split(model, tensor, "--enable-expert-parallel", image=image)
+        spread = plan_split(model, tensor, "--enable-expert-parallel", image=image)
         assert list_errors(spread) == []
-    assert list_errors(split(model, tensor // 2, image="vllm/vllm-openai:v0.24.0")) == []
+    assert list_errors(plan_split(model, tensor // 2, image="vllm/vllm-openai:v0.24.0")) == []
 
 
 @each_row(("model", "tensor", "share"), EXPERTS)
-def test_newer_releases_share_scales_in_smaller_blocks(model: str, tensor: int, share: int) -> None:
+def test_newer_releases_use_smaller_blocks(model: str, tensor: int, share: int) -> None:
     image = "vllm/vllm-openai:v0.29.0"
-    assert list_errors(split(model, tensor, image=image)) == []
-    # vLLM uses smaller blocks for this kernel, or pads experts.
-    (finding,) = list_errors(split(model, tensor, "--moe-backend", "deep_gemm", image=image))
+    assert list_errors(plan_split(model, tensor, image=image)) == []
+    (finding,) = list_errors(plan_split(model, tensor, "--moe-backend", "deep_gemm", image=image))
     assert finding.severity.value == "warning"
     assert "deep_gemm may use smaller blocks, or pad the experts" in finding.text
 
 
 def test_blocks_of_an_unknown_release_are_a_warning() -> None:
-    (finding,) = list_errors(split("Qwen/Qwen3-235B-A22B-FP8", 8, image="vllm/vllm-openai:latest"))
+    (finding,) = list_errors(
+        plan_split("Qwen/Qwen3-235B-A22B-FP8", 8, image="vllm/vllm-openai:latest")
+    )
     assert finding.severity.value == "warning"
     assert "vLLM before 0.29.0" in finding.text
 
 
 def test_blocks_across_nodes_are_a_warning() -> None:
-    """The engines' documentation has such examples."""
+    """The engines' documentation has such an example."""
     model, image = "deepseek-ai/DeepSeek-R1", "vllm/vllm-openai:v0.24.0"
     nodes = {"multinode": {"nodeCount": 4}}
-    (finding,) = list_errors(split(model, 32, gpus=8, image=image, role=nodes))
+    (finding,) = list_errors(plan_split(model, 32, gpus=8, image=image, role=nodes))
     assert finding.severity.value == "warning"
     assert "feed-forward layers of width 18432 split 32 ways are 576 wide" in finding.text
 
@@ -170,19 +167,19 @@ def test_copies_of_vllm_split_experts_further() -> None:
     copied = ("--data-parallel-size", "2")
     model = "Qwen/Qwen3-235B-A22B-FP8"
     image = "vllm/vllm-openai:v0.24.0"
-    assert list_errors(split(model, 4, image=image)) == []
-    assert len(list_errors(split(model, 4, *copied, image=image, gpus=8))) == 1
+    assert list_errors(plan_split(model, 4, image=image)) == []
+    assert len(list_errors(plan_split(model, 4, *copied, image=image, gpus=8))) == 1
 
 
 def test_feed_forward_layers_must_be_whole_fp8_blocks() -> None:
     for image in ("vllm/vllm-openai:v0.24.0", "vllm/vllm-openai:v0.33.0"):
-        (finding,) = list_errors(split("Qwen/Qwen3-4B-FP8", 8, image=image))
+        (finding,) = list_errors(plan_split("Qwen/Qwen3-4B-FP8", 8, image=image))
         assert "feed-forward layers of width 9728 split 8 ways are 1216 wide" in finding.text
 
 
 def test_rejected_layouts_are_not_proposed() -> None:
     """TP 8 alone would fit, but its engine rejects the experts."""
     model = "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"
-    plan = split(model, 2, image="vllm/vllm-openai:v0.24.0", pod={"nodeSelector": H100})
+    plan = plan_split(model, 2, image="vllm/vllm-openai:v0.24.0", pod={"nodeSelector": H100})
     (finding,) = [item for item in plan.findings if item.rule == "weights-exceed-memory"]
     assert "--tensor-parallel-size 8 --enable-expert-parallel fits" in finding.text

@@ -17,13 +17,13 @@ from fusioninfer_capacity.fit.memory import Fit, fit, has_whole_encoders
 from fusioninfer_capacity.fit.weights import Split, split_stages
 from fusioninfer_pulumi.findings import Severity
 
-#: Logs that name the accelerator and the release.
-JUDGED = [log for log in LOGS if "gpu" in log and "version" in log]
-#: Logs of caches of models that keep states, and logs of the size of one sequence.
-PAGES = [log for log in LOGS if log["id"].startswith(("talos", "club", "r9700", "inferencex"))
+#: Logs that name the accelerator and the release, so that the memory can be estimated.
+ESTIMATED = [log for log in LOGS if "gpu" in log and "version" in log]
+#: Logs with the cache of a model that keeps states, with the size of a sequence, with weights.
+WITH_STATES = [log for log in LOGS if log["id"].startswith(("talos", "club", "r9700", "inferencex"))
          and "cache" in log]  # fmt: skip
-NEEDED = [log for log in LOGS if "needed" in log]
-WEIGHED = [log for log in LOGS if "weights" in log]
+WITH_SEQUENCE_SIZE = [log for log in LOGS if "needed" in log]
+WITH_WEIGHTS = [log for log in LOGS if "weights" in log]
 
 
 def estimate_log(log: Log) -> Fit | None:
@@ -37,12 +37,12 @@ def estimate_log(log: Log) -> Fit | None:
     return result if result.certain else None
 
 
-def error_in_tokens(log: Log, findings: Fit) -> float | None:
+def error_in_tokens(log: Log, estimate: Fit) -> float | None:
     """Return the relative error of the tokens, or of the cache's bytes if the log has no tokens."""
     if "tokens" in log:
-        assert findings.tokens is not None
-        return abs(findings.tokens / log["tokens"] - 1)
-    return abs(findings.cache / (log["cache"] * GIB) - 1) if log.get("cache", 0) > 0 else None
+        assert estimate.tokens is not None
+        return abs(estimate.tokens / log["tokens"] - 1)
+    return abs(estimate.cache / (log["cache"] * GIB) - 1) if log.get("cache", 0) > 0 else None
 
 
 def test_there_are_enough_logs_of_both_engines() -> None:
@@ -52,7 +52,7 @@ def test_there_are_enough_logs_of_both_engines() -> None:
     assert len({log["id"] for log in LOGS}) == len(LOGS)
 
 
-@pytest.mark.parametrize("log", WEIGHED, ids=lambda log: str(log["id"]))
+@pytest.mark.parametrize("log", WITH_WEIGHTS, ids=lambda log: str(log["id"]))
 def test_weights_are_within_five_percent(log: Log) -> None:
     model, command = find_architecture(log["model"]), command_of({"version": "0.30.0", **log})
     sizes = command.parallelism
@@ -61,14 +61,14 @@ def test_weights_are_within_five_percent(log: Log) -> None:
     whole = has_whole_encoders(command)
     split = Split(sizes.tensor, sizes.pipeline, whole_encoder=whole)
     heaviest = max(stage.weights for stage in split_stages(model, split))
-    # The logged figure probably includes more than the weights; see the log.
+    # `padded`: the logged figure probably includes more than the weights.
     allowed = 0.15 if log.get("padded") else 0.05
     assert heaviest / GIB == pytest.approx(log["weights"], rel=allowed)
 
 
 def test_tokens_are_within_ten_percent_at_the_median_and_a_quarter_at_the_worst() -> None:
     errors = {}
-    for log in JUDGED:
+    for log in ESTIMATED:
         if log.get("outcome") != "started":
             continue
         result = estimate_log(log)
@@ -91,7 +91,7 @@ def is_rejected(log: Log) -> bool | None:
 
 
 @pytest.mark.parametrize(
-    "log", [log for log in JUDGED if "outcome" in log], ids=lambda log: str(log["id"])
+    "log", [log for log in ESTIMATED if "outcome" in log], ids=lambda log: str(log["id"])
 )
 def test_logged_failures_are_rejected_and_startups_accepted(log: Log) -> None:
     verdict = is_rejected(log)
@@ -101,37 +101,36 @@ def test_logged_failures_are_rejected_and_startups_accepted(log: Log) -> None:
 
 
 def test_few_logs_are_not_checked() -> None:
-    judged = [log for log in JUDGED if "outcome" in log]
-    unchecked = [log["id"] for log in judged if is_rejected(log) is None]
-    assert len(judged) - len(unchecked) >= 24
-    old = {log["id"] for log in judged if tuple(map(int, log["version"].split("."))) < (0, 9)}
-    uncertain = {log["id"] for log in judged
+    with_outcome = [log for log in ESTIMATED if "outcome" in log]
+    unchecked = [log["id"] for log in with_outcome if is_rejected(log) is None]
+    assert len(with_outcome) - len(unchecked) >= 24
+    old = {log["id"] for log in with_outcome if tuple(map(int, log["version"].split("."))) < (0, 9)}
+    uncertain = {log["id"] for log in with_outcome
                  if log["gpu"].startswith("MI") or "DeepSeek-V4" in log["model"]}  # fmt: skip
     assert old | uncertain >= set(unchecked)
 
 
 def test_sglang_uses_its_memory_fraction() -> None:
-    """SGLang logged its free memory, the weights and the cache."""
     log = next(log for log in LOGS if log["id"] == "xorbits-3481")
     model = find_architecture(log["model"])
     assert model is not None
-    kept = sum(layer.cache.count_bytes(1, 16) for layer in model.layers)
+    bytes_per_token = sum(layer.cache.count_bytes(1, 16) for layer in model.layers)
     remaining = log["free"] * 0.88 - log["weights"]
     assert remaining == pytest.approx(log["cache"], rel=0.01)
-    assert int(remaining * GIB / kept) == pytest.approx(log["tokens"], rel=0.01)
+    assert int(remaining * GIB / bytes_per_token) == pytest.approx(log["tokens"], rel=0.01)
 
 
 def test_latent_size_matches_sglang_log() -> None:
     log = next(log for log in LOGS if log["id"] == "zdszero")
     model = find_architecture(log["model"])
     assert model is not None
-    kept = sum(layer.cache.count_bytes(8, 16) for layer in model.layers)
-    assert kept == log["token"]
-    assert int(log["cache"] * GIB / kept) == pytest.approx(log["tokens"], rel=0.001)
+    bytes_per_token = sum(layer.cache.count_bytes(8, 16) for layer in model.layers)
+    assert bytes_per_token == log["token"]
+    assert int(log["cache"] * GIB / bytes_per_token) == pytest.approx(log["tokens"], rel=0.001)
 
 
 def test_amd_memory_fraction_matches_sglang_log() -> None:
-    """On AMD the 8-bit latents have no scales, but the indexes have."""
+    """On AMD the 8-bit latents have no scales, but the keys of the indexer have."""
     log = next(log for log in LOGS if log["id"] == "jacob0226-glm51-mi355x")
     model = find_architecture(log["model"])
     assert model is not None
@@ -141,15 +140,15 @@ def test_amd_memory_fraction_matches_sglang_log() -> None:
         command = command_of({"version": "0.5.12", **log})
         memory = SIZED_ENGINES["sglang"].memory(command, ACCELERATORS[gpu], model, 2, 2)
         assert (memory.doubt is None) is (gpu == "H200")
-        kept = make_layout(model.layers, 8, 16, 2, memory)
-        result[gpu] = kept.count_requests(int(log["cache"] * GIB), 64) * 64
+        layout = make_layout(model.layers, 8, 16, 2, memory)
+        result[gpu] = layout.count_requests(int(log["cache"] * GIB), 64) * 64
     assert result["MI355X"] == pytest.approx(log["tokens"], rel=0.001)
     assert result["H200"] < 0.91 * log["tokens"]
     assert memory_of_amd(log) == pytest.approx(0.85 * log["free"], rel=0.001)
 
 
 def memory_of_amd(log: Log) -> float:
-    """Return the GiB of weights and cache."""
+    """Return the GiB that SGLang uses for weights and cache on AMD."""
     model = find_architecture(log["model"])
     assert model is not None
     command = command_of({"version": "0.5.12", **log})
@@ -160,32 +159,32 @@ def test_fp8_cache_is_half_of_vllm_log() -> None:
     log = next(log for log in LOGS if log["id"] == "vllm-25350")
     model = find_architecture(log["model"])
     assert model is not None
-    on = replace(accelerator_of({"gpu": "RTX-A6000"}), name="48 GB")
-    result = fit(command_of(log), model, on)
+    device = replace(accelerator_of({"gpu": "RTX-A6000"}), name="48 GB")
+    result = fit(command_of(log), model, device)
     assert result.tokens is not None
     assert result.cache / result.tokens == pytest.approx(
         log["cache"] * GIB / log["tokens"], rel=0.01
     )
 
 
-@pytest.mark.parametrize("log", PAGES, ids=lambda log: str(log["id"]))
+@pytest.mark.parametrize("log", WITH_STATES, ids=lambda log: str(log["id"]))
 def test_state_pages_match_vllm_log(log: Log) -> None:
-    """Exactly: pages, groups and two states of each sequence are those of the engine."""
+    """Pages, groups and the two states of each sequence are the same as in the engine."""
     command = command_of({"version": "0.26.0", **log})
     model = find_architecture(log["model"])
     sizes = command.parallelism
     assert model is not None
     assert sizes is not None
     memory = SIZED_ENGINES["vllm"].memory(command, ACCELERATORS["RTX-5090"], model, sizes.tensor, 1)
-    kept = make_layout(model.layers, 8, 16, sizes.tensor, memory)
+    layout = make_layout(model.layers, 8, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
     # The log rounds GiB to two digits, so several cache sizes are possible.
     sizes_of_cache = [log["cache"] + hundredth / 1000 for hundredth in range(-5, 6)]
-    requests = [kept.count_requests(int(size * GIB), length) for size in sizes_of_cache]
+    requests = [layout.count_requests(int(size * GIB), length) for size in sizes_of_cache]
     assert any(int(request * length) == log["tokens"] for request in requests)
 
 
-@pytest.mark.parametrize("log", NEEDED, ids=lambda log: str(log["id"]))
+@pytest.mark.parametrize("log", WITH_SEQUENCE_SIZE, ids=lambda log: str(log["id"]))
 def test_sequence_size_matches_vllm_log(log: Log) -> None:
     command = command_of(log)
     model, sizes = find_architecture(log["model"]), command.parallelism
@@ -193,13 +192,13 @@ def test_sequence_size_matches_vllm_log(log: Log) -> None:
     assert sizes is not None
     device = ACCELERATORS["H200"]
     memory = SIZED_ENGINES["vllm"].memory(command, device, model, sizes.tensor, sizes.tensor)
-    kept = make_layout(model.layers, memory.cache_bits or 16, 16, sizes.tensor, memory)
+    layout = make_layout(model.layers, memory.cache_bits or 16, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
-    assert round(kept.measure_sequence(length) / GIB, 2) == log["needed"]
+    assert round(layout.measure_sequence(length) / GIB, 2) == log["needed"]
 
 
 def test_experts_process_whole_step_since_0_18() -> None:
-    """65,536 tokens leave 4.15 GiB on an H100; 14.7 were expected."""
+    """A step of 65,536 tokens leaves a cache of 4.15 GiB on an H100."""
     words = ["--tensor-parallel-size", "4", "--max-num-batched-tokens", "65536"]
     model = find_architecture("Qwen/Qwen3-235B-A22B-FP8")
     assert model is not None
@@ -221,6 +220,6 @@ def test_graphs_are_counted_if_model_runner_counts_them() -> None:
         log = {"engine": "vllm", "model": "m", "version": version, "arguments": []}
         overheads[version] = fit(command_of(log), model, ACCELERATORS["H100"]).overhead / GIB
     assert overheads["0.24.0"] - overheads["0.20.0"] == pytest.approx(1.06, abs=0.01)
-    # Model Runner V2 samples without tensors of its own, and counts graphs since 0.29.
+    # The sampler of Model Runner V2 needs fewer tensors; it reserves graph memory since 0.29.
     assert overheads["0.28.0"] < overheads["0.20.0"] - 1
     assert overheads["0.29.0"] - overheads["0.28.0"] == pytest.approx(1.06, abs=0.01)

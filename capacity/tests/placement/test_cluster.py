@@ -1,4 +1,4 @@
-"""Node pools and placements that are read from live objects."""
+"""Inventories and placements read from live objects."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from fusioninfer_pulumi.plan.service_objects import render
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 
-def node(name: str, group: str | None, gpus: int = 8, **fields: Any) -> dict[str, Any]:
-    value = {"kubernetes.io/hostname": name, "zone": "a", **fields.pop("labels", {})}
-    result = {**value, LABEL: group} if group else value
+def node(name: str, pool: str | None, gpus: int = 8, **fields: Any) -> dict[str, Any]:
+    labels = {"kubernetes.io/hostname": name, "zone": "a", **fields.pop("labels", {})}
+    labels |= {LABEL: pool} if pool else {}
     resource = fields.pop("resource", "nvidia.com/gpu")
     ready = {"type": "Ready", "status": fields.pop("ready", "True")}
     return {
-        "metadata": {"name": name, "labels": result},
+        "metadata": {"name": name, "labels": labels},
         "spec": fields,
         "status": {"allocatable": {"cpu": "8", resource: str(gpus)}, "conditions": [ready]},
     }
 
 
-def pod(on: str | None, gpus: int, owner: str | None = None, phase: str = "Running") -> Any:
+def pod(node: str | None, gpus: int, owner: str | None = None, phase: str = "Running") -> Any:
     limits = {"nvidia.com/gpu": str(gpus)}
     return {
         "metadata": {
             "namespace": "team",
             "labels": {"fusioninfer.io/service": owner} if owner else None,
         },
-        "spec": {"nodeName": on, "containers": [{"name": "c", "resources": {"limits": limits}}]},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"limits": limits}}]},
         "status": {"phase": phase},
     }
 
@@ -94,8 +94,8 @@ def test_pods_of_other_services_use_their_requests() -> None:
 
 def test_other_labels_and_accelerators_are_read() -> None:
     odd = [node("n1", None, labels={"pool": "x"}, resource="amd.com/gpu")]
-    (findings,) = build_inventory(odd, [], pool_label="pool").pools
-    assert (findings.name, findings.resource) == ("x", "amd.com/gpu")
+    (found,) = build_inventory(odd, [], pool_label="pool").pools
+    assert (found.name, found.resource) == ("x", "amd.com/gpu")
     with pytest.raises(InvalidServiceError, match=r"has the label cloud\.google\.com"):
         build_inventory(odd, [])
     with pytest.raises(InvalidServiceError, match="has the label nothing"):
@@ -150,28 +150,31 @@ CLASS = {
 
 
 class Api(KubernetesApi):
-    """A cluster of two nodes, one of which has a device; some kinds may not be read."""
+    """A cluster of two nodes, one with a device.
 
-    rejected: frozenset[str] = frozenset()
-    served = True
+    Reads of `forbidden` kinds fail; ResourceSlices exist only if `serves_slices`.
+    """
+
+    forbidden: frozenset[str] = frozenset()
+    serves_slices = True
 
     def __init__(self, *_: Any) -> None:
         self.unread: dict[str, None] = {}
 
     def objects(self, _api: str, kind: str, *_: Any, **__: Any) -> Any:
-        if kind in self.rejected:
+        if kind in self.forbidden:
             self.unread[f"{kind}: 403 Forbidden"] = None
             return None
         kinds = {
             "Node": [node("n1", "a"), node("n2", "b", 0)],
-            "ResourceSlice": [SLICE] if self.served else None,
+            "ResourceSlice": [SLICE] if self.serves_slices else None,
             "DeviceClass": [CLASS],
         }
         return kinds.get(kind, [])
 
 
 @pytest.mark.parametrize(
-    ("rejected", "served", "wanted"),
+    ("forbidden", "serves_slices", "pools"),
     [
         ({"Pod"}, True, None),
         ({"ResourceSlice"}, True, ["a"]),
@@ -181,12 +184,12 @@ class Api(KubernetesApi):
     ],
 )
 def test_forbidden_reads_are_reported_or_skipped(
-    monkeypatch: pytest.MonkeyPatch, rejected: Any, served: bool, wanted: list[str] | None
+    monkeypatch: pytest.MonkeyPatch, forbidden: Any, serves_slices: bool, pools: list[str] | None
 ) -> None:
-    kind = type("Api", (Api,), {"rejected": frozenset(rejected), "served": served})
-    monkeypatch.setattr(cluster, "KubernetesApi", kind)
-    if wanted is None:
-        with pytest.raises(UnreadableError, match=f"{next(iter(rejected))}: 403 Forbidden"):
+    fields = {"forbidden": frozenset(forbidden), "serves_slices": serves_slices}
+    monkeypatch.setattr(cluster, "KubernetesApi", type("Api", (Api,), fields))
+    if pools is None:
+        with pytest.raises(UnreadableError, match=f"{next(iter(forbidden))}: 403 Forbidden"):
             read_inventory()
     else:
-        assert [item.name for item in read_inventory().pools] == wanted
+        assert [item.name for item in read_inventory().pools] == pools

@@ -1,4 +1,4 @@
-"""Devices of a live cluster: their nodes, their classes, and the pods that use them."""
+"""Devices of a live cluster: their nodes, DeviceClasses, and the pods that claim them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusioninfer_capacity.placement.devices import LiveDevices
 from fusioninfer_capacity.placement.result import PreviousPool
 from fusioninfer_pulumi.api import DeviceArgs
 
-#: As NVIDIA's driver writes it.
+#: Expression in the DeviceClass of NVIDIA's driver.
 NVIDIA = f"device.driver == '{GPU}' && device.attributes['{GPU}'].type == 'gpu'"
 
 
@@ -25,13 +25,13 @@ def device(name: str, kind: str = "gpu", model: str = "H100") -> dict[str, Any]:
     return {"name": name, "attributes": attributes, "capacity": capacity}
 
 
-def piece(on: str, *devices: Any, driver: str = GPU, generation: int = 1) -> dict[str, Any]:
-    kept = {"name": on, "generation": generation, "resourceSliceCount": 1}
-    return {"spec": {"driver": driver, "nodeName": on, "pool": kept, "devices": list(devices)}}
+def slice_of(node: str, *devices: Any, driver: str = GPU, generation: int = 1) -> dict[str, Any]:
+    pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
+    return {"spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": list(devices)}}
 
 
-def gpus(on: str, count: int = 8, **fields: Any) -> dict[str, Any]:
-    return piece(on, *(device(f"gpu-{index}") for index in range(count)), **fields)
+def gpus(node: str, count: int = 8, **fields: Any) -> dict[str, Any]:
+    return slice_of(node, *(device(f"gpu-{index}") for index in range(count)), **fields)
 
 
 def device_class(name: str = GPU, *expressions: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def make_claim(
     return {"metadata": {"namespace": "team"}, "status": status}
 
 
-def user(name: str, service: str) -> dict[str, Any]:
+def pod_of(name: str, service: str) -> dict[str, Any]:
     labels = {"fusioninfer.io/service": service}
     return {
         "metadata": {"namespace": "team", "name": name, "labels": labels},
@@ -59,7 +59,7 @@ def user(name: str, service: str) -> dict[str, Any]:
     }
 
 
-def bare(name: str, group: str = "a") -> dict[str, Any]:
+def node_without_gpus(name: str, group: str = "a") -> dict[str, Any]:
     """Return a node without extended resources."""
     result = node(name, group, 0)
     del result["status"]["allocatable"]["nvidia.com/gpu"]
@@ -70,17 +70,17 @@ def read(*slices: Any, classes: Any = None, claims: Any = (), **fields: Any) -> 
     names = list(dict.fromkeys(item["spec"]["nodeName"] for item in slices))
     live = LiveDevices(slices, classes or [device_class()], list(claims))
     return build_inventory(
-        [bare(name) for name in names], fields.pop("pods", ()), devices=live, **fields
+        [node_without_gpus(name) for name in names], fields.pop("pods", ()), devices=live, **fields
     )
 
 
 def test_devices_of_slices_become_accelerators_of_the_pool() -> None:
-    (findings,) = read(gpus("n1"), gpus("n2", 6)).pools
-    assert (findings.nodes, findings.accelerators, findings.in_use) == (2, 8, [2])
-    assert (findings.resource, findings.device_classes) == (None, [GPU])
-    assert findings.device == DeviceArgs(memory="80Gi", attributes={"model": "H100"})
-    assert findings.labels == {"zone": "a", LABEL: "a"}
     stock = read(gpus("n1"), gpus("n2", 6))
+    (found,) = stock.pools
+    assert (found.nodes, found.accelerators, found.in_use) == (2, 8, [2])
+    assert (found.resource, found.device_classes) == (None, [GPU])
+    assert found.device == DeviceArgs(memory="80Gi", attributes={"model": "H100"})
+    assert found.labels == {"zone": "a", LABEL: "a"}
     assert where(place([claiming("w", 1, 1, claim())], stock)) == {"w": {"serve": "a"}}
 
 
@@ -91,23 +91,25 @@ def test_devices_of_other_pods_are_in_use() -> None:
         make_claim("n2", 0, 1, 2),
         make_claim("n2", 5, admin=True),
     ]
-    pods = [user("own-0", "own"), user("foreign", "other")]
+    pods = [pod_of("own-0", "own"), pod_of("foreign", "other")]
     for services, wanted in ((["own"], [3, 2]), (["team/own"], [3, 2]), ([], [3, 3])):
         result = read(gpus("n1"), gpus("n2"), claims=claims, pods=pods, services=services)
         assert result.pools[0].in_use == wanted
 
 
-def test_the_newest_generation_of_a_pool_counts() -> None:
-    (findings,) = read(gpus("n1", 8), gpus("n1", 4, generation=2)).pools
-    assert findings.accelerators == 4
+def test_only_newest_generation_of_slices_counts() -> None:
+    (found,) = read(gpus("n1", 8), gpus("n1", 4, generation=2)).pools
+    assert found.accelerators == 4
 
 
 def test_nodes_that_share_slices_are_left_out() -> None:
     shared = gpus("n2")
     del shared["spec"]["nodeName"]
     live = LiveDevices([gpus("n1"), shared], [device_class()], ())
-    (findings,) = build_inventory([bare("n1"), bare("n2")], (), devices=live).pools
-    assert findings.nodes == 1
+    (found,) = build_inventory(
+        [node_without_gpus("n1"), node_without_gpus("n2")], (), devices=live
+    ).pools
+    assert found.nodes == 1
 
 
 @each_row(
@@ -123,33 +125,35 @@ def test_nodes_that_share_slices_are_left_out() -> None:
     ],
 )
 def test_only_simple_device_classes_are_counted(expressions: list[str], counted: int) -> None:
-    mixed = piece("n1", device("a"), device("b"), device("c", "mig"))
+    mixed = slice_of("n1", device("a"), device("b"), device("c", "mig"))
     live = LiveDevices([mixed], [device_class("x", *expressions)], ())
     assert sum(len(item) for item in live.find_classes("n1").values()) == counted
 
 
 def test_equal_device_classes_are_one_pool() -> None:
     classes = [device_class(), device_class("same"), device_class("mig", "device.driver == 'm'")]
-    (findings,) = read(gpus("n1"), classes=classes).pools
-    assert findings.device_classes == [GPU, "same"]
+    (found,) = read(gpus("n1"), classes=classes).pools
+    assert found.device_classes == [GPU, "same"]
 
 
-def test_devices_that_are_not_accelerators_make_no_pool() -> None:
-    nics = piece("n1", device("n"), driver="nic.example.com")
-    some = LiveDevices([nics], [device_class("nic", "device.driver == 'nic.example.com'")], ())
-    assert not some.find_classes("n1")
+def test_other_devices_are_not_counted() -> None:
+    nics = slice_of("n1", device("n"), driver="nic.example.com")
+    live = LiveDevices([nics], [device_class("nic", "device.driver == 'nic.example.com'")], ())
+    assert not live.find_classes("n1")
 
 
 def test_v1beta1_slices_are_read() -> None:
-    old = piece("n1", {"name": "a", "basic": {k: v for k, v in device("a").items() if k != "name"}})
-    (findings,) = read(old).pools
-    assert (findings.accelerators, findings.device.memory) == (1, "80Gi")
+    old = slice_of(
+        "n1", {"name": "a", "basic": {k: v for k, v in device("a").items() if k != "name"}}
+    )
+    (found,) = read(old).pools
+    assert (found.accelerators, found.device.memory) == (1, "80Gi")
 
 
-def test_extended_resources_come_first() -> None:
+def test_extended_resources_take_precedence_over_devices() -> None:
     live = LiveDevices([gpus("n1")], [device_class()], ())
-    (findings,) = build_inventory([node("n1", "a", 4)], (), devices=live).pools
-    assert (findings.accelerators, findings.resource, findings.device_classes) == (
+    (found,) = build_inventory([node("n1", "a", 4)], (), devices=live).pools
+    assert (found.accelerators, found.resource, found.device_classes) == (
         4,
         "nvidia.com/gpu",
         [],

@@ -1,4 +1,4 @@
-"""Inventories: three forms, strict, and a label that identifies a pool."""
+"""Inventories: their three forms, invalid fields, and the label that identifies a pool."""
 
 from __future__ import annotations
 

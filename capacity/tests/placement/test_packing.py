@@ -1,4 +1,4 @@
-"""Packing equals an exhaustive search, or the capacity model if that is exact."""
+"""Packing, compared with trying each pod on each node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusioninfer_capacity.placement._packing import PoolFit, PoolLoad, Pools, ad
 from fusioninfer_pulumi.api import NodePoolArgs
 
 sizes = st.sampled_from((1, 2, 4, 8))
-rooms = st.lists(st.integers(0, 8), max_size=4)
+free_gpus = st.lists(st.integers(0, 8), max_size=4)
 
 
 def can_pack_exhaustively(pods: tuple[int, ...], nodes: tuple[int, ...]) -> bool:
@@ -25,25 +25,25 @@ def can_pack_exhaustively(pods: tuple[int, ...], nodes: tuple[int, ...]) -> bool
         if at == len(pods):
             return True
         return any(
-            place(at + 1, tuple(sorted((*free[:i], room - pods[at], *free[i + 1 :]))))
-            for i, room in enumerate(free)
-            if room >= pods[at]
+            place(at + 1, tuple(sorted((*free[:i], gpus - pods[at], *free[i + 1 :]))))
+            for i, gpus in enumerate(free)
+            if gpus >= pods[at]
         )
 
     return place(0, tuple(sorted(nodes)))
 
 
-@given(st.lists(st.integers(1, 8), max_size=6), rooms)
+@given(st.lists(st.integers(1, 8), max_size=6), free_gpus)
 def test_packed_pods_fit(pods: list[int], nodes: list[int]) -> None:
-    if can_pack([(size, 1) for size in pods], [(room, 1) for room in nodes]):
+    if can_pack([(size, 1) for size in pods], [(gpus, 1) for gpus in nodes]):
         assert can_pack_exhaustively(tuple(pods), tuple(nodes))
 
 
-@given(st.lists(sizes, max_size=6), rooms)
-def test_sizes_that_divide_each_other_are_packed_wherever_they_fit(
+@given(st.lists(sizes, max_size=6), free_gpus)
+def test_pods_of_sizes_that_divide_each_other_are_packed_if_they_fit(
     pods: list[int], nodes: list[int]
 ) -> None:
-    result = can_pack([(size, 1) for size in pods], [(room, 1) for room in nodes])
+    result = can_pack([(size, 1) for size in pods], [(gpus, 1) for gpus in nodes])
     assert result == can_pack_exhaustively(tuple(pods), tuple(nodes))
 
 
@@ -85,16 +85,16 @@ def test_pools_equal_exhaustive_packing(
     for shape, times in replicas:
         load = add_replicas(load, tuple(sorted(shape, reverse=True)), times)
     pods = tuple(size for shape, times in load for size in shape for _ in range(times))
-    free = (*(8,) * nodes, *(8 - kept for kept in in_use))
+    free = (*(8,) * nodes, *(8 - used for used in in_use))
     fits = can_pack_exhaustively(pods, free)
     assert (pools.fit(0, load) is not PoolFit.NO) == fits
-    lacks = pools.count_missing_nodes(0, load)
-    assert can_pack_exhaustively(pods, (*free, *(8,) * lacks))
-    assert lacks == 0 or not can_pack_exhaustively(pods, (*free, *(8,) * (lacks - 1)))
+    missing = pools.count_missing_nodes(0, load)
+    assert can_pack_exhaustively(pods, (*free, *(8,) * missing))
+    assert missing == 0 or not can_pack_exhaustively(pods, (*free, *(8,) * (missing - 1)))
     if fits:
         whole = pools.count_whole_nodes(0, load)
-        spared = sorted(free, reverse=True)[whole:]
-        assert can_pack_exhaustively(pods, tuple(spared))
+        other_nodes = sorted(free, reverse=True)[whole:]
+        assert can_pack_exhaustively(pods, tuple(other_nodes))
         assert whole == nodes or not can_pack_exhaustively(
             pods, tuple(sorted(free, reverse=True)[whole + 1 :])
         )
@@ -116,6 +116,6 @@ def test_guaranteed_fit_is_independent_of_pod_order(
         return
     free = [8] * nodes
     for size in pods:
-        fitting = [at for at, room in enumerate(free) if room >= size]
-        assert fitting, "a careless scheduler found no node"
+        fitting = [at for at, gpus in enumerate(free) if gpus >= size]
+        assert fitting, "a scheduler that chooses nodes at random found none"
         free[dice.choice(fitting)] -= size

@@ -1,4 +1,4 @@
-"""`place` chooses for all services together, explains the choice and keeps running pods."""
+"""`place` chooses pools for all services together, explains them, and keeps running roles."""
 
 from __future__ import annotations
 
@@ -34,23 +34,21 @@ SPARE = {"key": "spare", "effect": "NoExecute"}
 
 
 def test_prefill_and_decode_are_placed_jointly() -> None:
-    # If decode came first, it would take pool a, which it fits best, and leave no whole nodes of
-    # eight for prefill.
+    # Prefill needs the nodes of 8 GPUs. Decode fits both pools.
     stock = inventory(pool("a", 2), pool("b", 3, 4))
     service = pair("s", (2, 1, 8), (3, 1, 4))
     assert where(place([service], stock)) == {"s": {"prefill": "a", "decode": "b"}}
-    greedy = {"decode": [worker("d", 3, 1, 4)], "both": [worker("d", 3, 1, 4), worker("p", 2)]}
-    assert where(place(greedy["decode"], stock))["d"] == {"serve": "b"}
+    assert where(place([worker("d", 3, 1, 4)], stock))["d"] == {"serve": "b"}
 
 
 def test_services_are_placed_jointly() -> None:
     # Alone, the first service takes the cheap pool, which is the only possible pool of the second.
     stock = inventory(pool("cheap", 2), pool("dear", 2, cost=1))
-    free, bound = worker("free", 2), worker("bound", 2, placement={"pools": ["cheap"]})
+    free, pinned = worker("free", 2), worker("pinned", 2, placement={"pools": ["cheap"]})
     assert where(place([free], stock)) == {"free": {"serve": "cheap"}}
-    assert where(place([free, bound], stock)) == {
+    assert where(place([free, pinned], stock)) == {
         "free": {"serve": "dear"},
-        "bound": {"serve": "cheap"},
+        "pinned": {"serve": "cheap"},
     }
 
 
@@ -105,7 +103,7 @@ def test_outputs_in_templates_are_kept(output: Callable[..., Any]) -> None:
 def test_placed_manifest_has_no_placement_fields() -> None:
     wanted = worker("w", placement={"pools": ["a"]})
     findings = plan_service(args(wanted)).findings
-    assert [(message.severity, message.path) for message in findings] == [
+    assert [(finding.severity, finding.path) for finding in findings] == [
         (Severity.WARNING, "roles[0].placement")
     ]
     assert "place" in findings[0].message
@@ -147,7 +145,7 @@ def test_record_has_reasons_and_free_capacity() -> None:
     )
 
 
-def test_rejected_pair_names_missing_accelerators() -> None:
+def test_rejected_pools_name_missing_accelerators() -> None:
     stock = inventory(pool("a", 2), pool("b", 1))
     result = place([worker("first", 2), worker("second", 1)], stock)
     reasons = [[item.reason for item in record.rejected] for record in result.placed if record]
@@ -163,9 +161,9 @@ def test_first_pool_wins_a_tie() -> None:
     assert only(result).rejected[0].reason == "as good, but later in the inventory"
 
 
-def test_missing_capacity_names_nearest_pair() -> None:
+def test_missing_capacity_names_closest_pools() -> None:
     stock = inventory(pool("a", 4), pool("b", 2))
-    services = [worker("held", 4), pair("big", (1, 1), (1, 3))]
+    services = [worker("small", 4), pair("big", (1, 1), (1, 3))]
     assert rejection(services, stock) == (
         "big: placement: does not fit; the closest combination, prefill on a, decode on b, "
         "requires 1 more node of a (8 accelerators) and 1 more node of b (8 accelerators)"
@@ -195,8 +193,8 @@ def test_gang_minimum_is_placed_if_capacity_is_short() -> None:
     full = only(place([service], inventory(pool("a", 5))))
     assert (full.status, [item.replicas for item in full.roles]) == (Status.PLACED, [1, 2])
     result = place([service], inventory(pool("a", 4)))
-    least = only(result)
-    assert (least.status, [item.replicas for item in least.roles]) == (Status.MINIMUM, [1, 1])
+    minimum = only(result)
+    assert (minimum.status, [item.replicas for item in minimum.roles]) == (Status.MINIMUM, [1, 1])
     assert "prefill 1 of 1, decode 1 of 2" in result.findings[0][0].message
     assert "requires 1 more node of a" in rejection([service], inventory(pool("a", 2)))
     assert "requires 2 more nodes of a" in rejection(
@@ -211,9 +209,9 @@ def test_serving_groups_have_separate_minima() -> None:
     assert [(item.replicas, item.accelerators) for item in record.roles] == [(3, 24), (6, 48)]
     assert "requires 1 more node of a" in rejection([service], inventory(pool("a", 8)))
     service["spec"]["schedulingStrategy"] = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
-    least = only(place([service], inventory(pool("a", 6))))
-    assert least.status is Status.MINIMUM
-    assert [item.replicas for item in least.roles] == [3, 3]
+    minimum = only(place([service], inventory(pool("a", 6))))
+    assert minimum.status is Status.MINIMUM
+    assert [item.replicas for item in minimum.roles] == [3, 3]
 
 
 def test_autoscaled_role_is_placed_with_its_maximum() -> None:
@@ -222,12 +220,13 @@ def test_autoscaled_role_is_placed_with_its_maximum() -> None:
     service["spec"]["layout"] = "PerRole"
     full = only(place([service], inventory(pool("a", 4))))
     assert (full.status, full.roles[0].accelerators) == (Status.PLACED, 32)
-    least = only(place([service], inventory(pool("a", 3))))
-    assert (least.status, least.roles[0].replicas, least.roles[0].wanted) == (Status.MINIMUM, 2, 4)
+    minimum = only(place([service], inventory(pool("a", 3))))
+    assert minimum.status is Status.MINIMUM
+    assert (minimum.roles[0].replicas, minimum.roles[0].wanted) == (2, 4)
     assert "requires 1 more node of a" in rejection([service], inventory(pool("a", 1)))
 
 
-def test_risky_mixture_is_avoided_or_reported() -> None:
+def test_pods_of_several_sizes_in_a_pool_are_avoided_or_reported() -> None:
     # Four pods of 1 GPU could spread over all nodes and leave none for the pod of 8 GPUs.
     small, large = worker("small", 4, 1, 1), worker("large", 1, 1, 8)
     apart = place([small, large], inventory(pool("a", 3), pool("b", 1)))
@@ -250,11 +249,11 @@ def test_roles_scaled_to_zero_need_no_capacity() -> None:
     assert result.pools[0].left == 0
 
 
-def test_running_service_is_not_moved_but_remedy_is_named() -> None:
+def test_running_service_is_not_moved_but_the_move_is_suggested() -> None:
     stock = inventory(pool("a", 4), pool("b", 2))
     before = {"small": {"serve": "a"}}
-    findings = rejection([worker("small", 2), worker("large", 4)], stock, previous=before)
-    assert findings == (
+    message = rejection([worker("small", 2), worker("large", 4)], stock, previous=before)
+    assert message == (
         "large: placement: does not fit; the closest combination, serve on a, requires 2 more "
         "nodes of a (16 accelerators); it would fit if small/serve to b "
         "moved: remove these roles from the previous placement"
@@ -265,14 +264,14 @@ def test_running_service_is_not_moved_but_remedy_is_named() -> None:
     }
 
 
-def test_remedy_does_not_evict_another_service() -> None:
-    findings = rejection(
+def test_no_move_is_suggested_that_displaces_another_service() -> None:
+    message = rejection(
         [worker("new", 4), worker("runs", 4)],
         inventory(pool("a", 4)),
         previous={"runs": {"serve": "a"}},
     )
-    assert findings.startswith("new: placement: does not fit")
-    assert findings.endswith("accelerators)")
+    assert message.startswith("new: placement: does not fit")
+    assert message.endswith("accelerators)")
 
 
 @pytest.mark.parametrize("form", ["record", "json", "mapping", "namespaced"])
@@ -292,16 +291,16 @@ def test_a_previous_placement_has_several_forms(form: str, tmp_path: Path) -> No
     assert [(item.pool, item.origin) for item in only(result).roles] == [("b", Origin.KEPT)]
 
 
-MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
+INVALID_ROLE = {"name": "serve", "pool": "a", "accelerators": "many"}
 
 
 @each_row("wrong", [
     {"w": "a"}, {"w": {"serve": 1}}, [{"service": "w"}], [1],
-    [{"service": "w", "namespace": "default", "placement": {"roles": [MANY]}}],
+    [{"service": "w", "namespace": "default", "placement": {"roles": [INVALID_ROLE]}}],
 ])  # fmt: skip
 def test_previous_placement_with_wrong_structure_is_rejected(wrong: Any) -> None:
-    findings = rejection([worker("w")], inventory(pool("a", 1)), previous=wrong)
-    assert findings.startswith("must be the JSON of `place` or `plan --inventory`, or a")
+    message = rejection([worker("w")], inventory(pool("a", 1)), previous=wrong)
+    assert message.startswith("must be the JSON of `place` or `plan --inventory`, or a")
 
 
 def test_previous_placement_that_is_not_json_is_rejected(tmp_path: Path) -> None:
@@ -350,8 +349,8 @@ def test_a_service_needs_a_name() -> None:
 
 def test_output_in_pool_selection_is_rejected(output: Callable[..., Any]) -> None:
     selector = {"nodeSelector": {"zone": output("a")}}
-    findings = rejection([worker("w", pod=selector)], inventory(pool("a", 1)))
-    assert findings.startswith(
+    message = rejection([worker("w", pod=selector)], inventory(pool("a", 1)))
+    assert message.startswith(
         "w: roles[0].template.spec.nodeSelector.zone: is read to choose a pool"
     )
 
@@ -367,9 +366,9 @@ def test_too_many_combinations_are_rejected() -> None:
 
 
 def test_all_problems_are_reported_by_service() -> None:
-    crowd = [worker("a", 9), worker("b", placement={"pools": ["x"]}), worker("c", gpus=16)]
+    services = [worker("a", 9), worker("b", placement={"pools": ["x"]}), worker("c", gpus=16)]
     with pytest.raises(InvalidServiceError) as errors:
-        place(crowd, inventory(pool("p", 1)))
+        place(services, inventory(pool("p", 1)))
     assert errors.value.titles == ("a", "b", "c")
     assert [(finding.rule, finding.location) for finding in errors.value.findings] == [
         ("service-not-placed", ("placement",)),

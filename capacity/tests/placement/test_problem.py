@@ -1,4 +1,4 @@
-"""Which pools are feasible for a role, and which claimed devices are counted."""
+"""Which pools a role can use, and which claimed devices are counted."""
 
 from __future__ import annotations
 
@@ -178,8 +178,7 @@ def test_both_templates_of_a_multi_node_role_count() -> None:
     split |= {"leaderTemplate": template, "workerTemplate": pinned}
     service = {**worker("w"), "spec": {"roles": [split]}}
     assert where(place([service], inventory(pool("a", 4), pool("b", 4)))) == {"w": {"serve": "b"}}
-    torn = {"spec": {**template["spec"], "nodeSelector": {LABEL: "a"}}}
-    split["leaderTemplate"] = torn
+    split["leaderTemplate"] = {"spec": {**template["spec"], "nodeSelector": {LABEL: "a"}}}
     assert rejection([service], inventory(pool("a", 4), pool("b", 4))) == (
         "w: roles[0]: no pool is possible for serve: "
         f"a: nodeSelector requires {LABEL}=b, has {LABEL}=a; "
@@ -225,7 +224,7 @@ def dra(name: str, nodes: int, accelerators: int = 8, **fields: Any) -> dict[str
     return pool(name, nodes, accelerators, resource=None, deviceClasses=[GPU], **fields)
 
 
-def notes(manifest: Any, *pools: Any) -> list[str]:
+def list_findings(manifest: Any, *pools: Any) -> list[str]:
     result = place([manifest], inventory(*pools))
     return [str(item) for listed in result.findings.values() for item in listed]
 
@@ -239,25 +238,23 @@ def test_claimed_devices_are_accelerators_of_the_pool() -> None:
     assert not result.findings
 
 
-def test_claims_and_resources_share_one_ledger() -> None:
-    both = pool("a", 2, deviceClasses=[GPU])
-    stock = inventory(both)
-    listed = [worker("r"), claiming("c", 1, 1, claim())]
-    assert where(place(listed, stock)) == {"r": {"serve": "a"}, "c": {"serve": "a"}}
+def test_claimed_devices_and_requested_accelerators_are_added_up() -> None:
+    stock = inventory(pool("a", 2, deviceClasses=[GPU]))
+    services = [worker("r"), claiming("c", 1, 1, claim())]
+    assert where(place(services, stock)) == {"r": {"serve": "a"}, "c": {"serve": "a"}}
     assert "the closest combination, serve on a, requires 1 more node of a" in rejection(
-        [*listed, claiming("d", 1, 1, claim(1))], stock
+        [*services, claiming("d", 1, 1, claim(1))], stock
     )
 
 
 def test_pool_accepts_only_its_resources() -> None:
     stock = inventory(dra("claims", 2), pool("resources", 2))
-    listed = [worker("r"), claiming("c", 1, 1, claim())]
-    result = place(listed, stock)
+    result = place([worker("r"), claiming("c", 1, 1, claim())], stock)
     assert where(result) == {"r": {"serve": "resources"}, "c": {"serve": "claims"}}
-    asking, claims = result.placed
-    assert asking is not None
+    resources, claims = result.placed
+    assert resources is not None
     assert claims is not None
-    assert asking.impossible["serve"] == {
+    assert resources.impossible["serve"] == {
         "claims": ("has gpu.nvidia.com, but pods request nvidia.com/gpu",)
     }
     assert claims.impossible["serve"] == {
@@ -301,18 +298,17 @@ def test_uncounted_devices_are_reported(fields: Any, counted: int, wanted: str |
     manifest = claiming("w", 1, 1, fields)
     result = place([manifest], inventory(dra("a", 1)))
     assert result.pools[0].placed == counted
-    expected = notes(manifest, dra("a", 1))
+    findings = list_findings(manifest, dra("a", 1))
     if wanted is not None:
-        assert any(wanted in text and "roles[0].resourceClaims" in text for text in expected)
+        assert any(wanted in text and "roles[0].resourceClaims" in text for text in findings)
     elif counted:
-        assert not expected
+        assert not findings
 
 
 def test_claims_of_a_template_are_reported() -> None:
     spec = {"resourceClaims": [{"name": "own", "resourceClaimTemplateName": "t"}]}
-    expected = notes(claiming("w", 1, 1, claim(), pod=spec), dra("a", 1))
-    assert [text for text in expected if "own: is a claim in the user's pod template" in text]
-    assert len(expected) == 1
+    (finding,) = list_findings(claiming("w", 1, 1, claim(), pod=spec), dra("a", 1))
+    assert "own: is a claim in the user's pod template" in finding
 
 
 def test_pool_without_resource_or_device_classes_is_rejected() -> None:
@@ -337,7 +333,7 @@ stocks = st.lists(
 
 @given(st.lists(st.tuples(demands, demands), min_size=1, max_size=2), stocks)
 def test_search_places_as_many_as_exhaustive_search(pairs: Any, given_pools: Any) -> None:
-    """The expected result counts devices without the capacity model, and tries all nodes."""
+    """The expected number comes from trying all pools and nodes, without the capacity model."""
     offers = {
         "both": {"deviceClasses": [GPU]},
         "claims": {"resource": None, "deviceClasses": [GPU]},
@@ -350,26 +346,30 @@ def test_search_places_as_many_as_exhaustive_search(pairs: Any, given_pools: Any
           enumerate(given_pools)),
     )  # fmt: skip
 
-    def one(name: str, kind: str, demand: Any) -> Any:
+    def build_role(name: str, kind: str, demand: Any) -> Any:
         replicas, nodes, size, claims = demand
         fields = {"resourceClaims": [claim(size)]} if claims else {}
         return role(name, kind, replicas, nodes, None if claims else size, **fields)
 
     services = [
         args(
-            pair(f"s{at}", one("prefill", "prefiller", remaining), one("decode", "decoder", right))
+            pair(
+                f"s{at}",
+                build_role("prefill", "prefiller", prefill),
+                build_role("decode", "decoder", decode),
+            )
         )
-        for at, (remaining, right) in enumerate(pairs)
+        for at, (prefill, decode) in enumerate(pairs)
     ]
     result = place_services(services, stock)
     placed = sum(item is not None and item.status is Status.PLACED for item in result.placed)
 
-    def holds(chosen: Any) -> bool:
+    def fits(assigned: Any) -> bool:
         for at, (count, size, kind) in enumerate(given_pools):
             pods: list[int] = []
-            for demand, where_to in chosen:
+            for demand, pool_index in assigned:
                 replicas, nodes, amount, claims = demand
-                if where_to == at:
+                if pool_index == at:
                     if (claims and kind == "no") or (not claims and kind == "claims"):
                         return False
                     pods += [amount] * (replicas * nodes)
@@ -384,6 +384,6 @@ def test_search_places_as_many_as_exhaustive_search(pairs: Any, given_pools: Any
             demand for pair_, keep in zip(pairs, kept, strict=True) if keep for demand in pair_
         ]
         ways = itertools.product(indexes, repeat=len(roles))
-        if sum(kept) > best and any(holds(list(zip(roles, way, strict=True))) for way in ways):
+        if sum(kept) > best and any(fits(list(zip(roles, way, strict=True))) for way in ways):
             best = sum(kept)
     assert placed == best

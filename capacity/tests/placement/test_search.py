@@ -1,4 +1,4 @@
-"""The search equals trying every combination; it is stable, deterministic and bounded."""
+"""The search, compared with trying every combination; stable placements, and its limit."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def pools(draw: st.DrawFn) -> InventoryArgs:
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[ServiceRequest], Pools]:
     stock = draw(pools())
-    listed = []
+    requests = []
     for item in draw(services()):
         plan = plan_service(item)
-        was = {
+        previous = {
             role.name: PreviousPool(
                 draw(st.sampled_from([one.name for one in stock.pools] + ["gone"])),
                 draw(st.sampled_from((None, role.total_accelerators, 999))),
@@ -69,28 +69,29 @@ def cases(draw: st.DrawFn) -> tuple[list[ServiceRequest], Pools]:
             for role in plan.roles
             if draw(st.booleans())
         }
-        listed.append(build_request(plan, stock, was))
-    return listed, Pools(stock.pools)
+        requests.append(build_request(plan, stock, previous))
+    return requests, Pools(stock.pools)
 
 
-def find_best_exhaustively(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
-    """Return the best key of all combinations of all services' placements."""
+def find_best_exhaustively(requests: Sequence[ServiceRequest], stock: Pools) -> Any:
+    """Return tiers and ranks of the best combination of all services' placements."""
     best = None
-    ways = [[None, *itertools.product(entry.assignments, (False, True))] for entry in listed]
-    for combination in itertools.product(*ways):
+    # Not placed, or an assignment with all replicas or with the minimum.
+    choices = [[None, *itertools.product(one.assignments, (False, True))] for one in requests]
+    for combination in itertools.product(*choices):
         usage, tiers, ranks = stock.unused, [0, 0, 0, 0], []
-        for item, way in zip(listed, combination, strict=True):
-            if way is None:
-                lost = [role for role in item.roles if role.previous is not None]
-                same = sum(role.unchanged for role in lost)
-                share = (same, len(lost) - same, 1, 0)
+        for request, choice in zip(requests, combination, strict=True):
+            if choice is None:
+                displaced = [role for role in request.roles if role.previous is not None]
+                unchanged = sum(role.unchanged for role in displaced)
+                missed = (unchanged, len(displaced) - unchanged, 1, 0)
                 rank: tuple[object, ...] = (1,)
             else:
-                option = build_option(item, way[0], usage, stock, minimum=way[1])
+                option = build_option(request, choice[0], usage, stock, minimum=choice[1])
                 if option is None:
                     break
-                share, rank, usage = option.tiers, (0, option.terms), option.usage
-            tiers = [one + fields for one, fields in zip(tiers, share, strict=True)]
+                missed, rank, usage = option.tiers, (0, option.terms), option.usage
+            tiers = [total + added for total, added in zip(tiers, missed, strict=True)]
             ranks.append(rank)
         else:
             key = (tuple(tiers), tuple(ranks))
@@ -100,11 +101,11 @@ def find_best_exhaustively(listed: Sequence[ServiceRequest], stock: Pools) -> An
 
 @given(cases())
 def test_search_equals_exhaustive_search(case: tuple[list[ServiceRequest], Pools]) -> None:
-    listed, stock = case
-    result = search(listed, stock)
+    requests, stock = case
+    result = search(requests, stock)
     assert result.proven
     ranks = tuple(option.rank for option in result.options)
-    assert (result.tiers, ranks) == find_best_exhaustively(listed, stock)
+    assert (result.tiers, ranks) == find_best_exhaustively(requests, stock)
 
 
 @given(
@@ -116,14 +117,14 @@ def test_search_equals_exhaustive_search_if_not_all_fit(
     sizes: list[int], nodes: list[int], last_runs: bool
 ) -> None:
     stock = inventory(*(pool(f"p{at}", 1, size) for at, size in enumerate(nodes)))
-    listed = []
+    requests = []
     for at, size in enumerate(sizes):
-        was = {"serve": PreviousPool("p0")} if last_runs and at == len(sizes) - 1 else {}
+        previous = {"serve": PreviousPool("p0")} if last_runs and at == len(sizes) - 1 else {}
         plan = plan_service(args(worker(f"s{at}", gpus=size)))
-        listed.append(build_request(plan, stock, was))
-    result = search(listed, Pools(stock.pools))
+        requests.append(build_request(plan, stock, previous))
+    result = search(requests, Pools(stock.pools))
     ranks = tuple(option.rank for option in result.options)
-    assert (result.tiers, ranks) == find_best_exhaustively(listed, Pools(stock.pools))
+    assert (result.tiers, ranks) == find_best_exhaustively(requests, Pools(stock.pools))
 
 
 @given(services(), services(2), pools())
@@ -155,13 +156,13 @@ def test_placement_is_stable(
 
 def test_last_service_moves_no_earlier_one_if_it_fits() -> None:
     stock = inventory(pool("a", 4), pool("b", 4), pool("c", 4))
-    front = [args(pair("one", (1, 2), (1, 1))), args(worker("two", 3))]
-    alone = where(place_services(front, stock))
-    fields = where(place_services([*front, args(worker("aaa", 4))], stock))
-    assert {name: fields[name] for name in alone} == alone
+    earlier = [args(pair("one", (1, 2), (1, 1))), args(worker("two", 3))]
+    alone = where(place_services(earlier, stock))
+    together = where(place_services([*earlier, args(worker("aaa", 4))], stock))
+    assert {name: together[name] for name in alone} == alone
 
 
-def test_grown_service_moves_instead_of_its_neighbor() -> None:
+def test_grown_service_moves_instead_of_an_unchanged_one() -> None:
     stock = inventory(pool("a", 4), pool("b", 4))
     small = [args(worker("calm", 2)), args(worker("grows", 2))]
     first = place_services(small, stock)
@@ -193,12 +194,12 @@ def test_search_is_fast_for_six_pools_and_twelve_services() -> None:
     assert time.process_time() - start < 5, "measured 0.4 s"
 
 
-def test_search_bound_is_reported() -> None:
+def test_search_limit_is_reported() -> None:
     # The services need 47 accelerators, 40 are free, and the sizes do not add up to 8.
     stock = inventory(*(pool(f"p{index}", 1, 8) for index in range(5)))
-    crowd = [args(worker(f"s{index}", 1, 1, size)) for index, size in
+    nine = [args(worker(f"s{index}", 1, 1, size)) for index, size in
              enumerate((5, 5, 5, 3, 6, 6, 7, 5, 5))]  # fmt: skip
-    result = place_services(crowd, stock, max_steps=200)
+    result = place_services(nine, stock, max_steps=200)
     assert not result.proven
     assert result.steps < 2_000
     (finding,) = result.findings[-1]
