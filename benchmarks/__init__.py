@@ -1,1 +1,1 @@
-"""Measures the library's overhead, as ratios of two things that are timed in one run."""
+"""Measures the library's overhead as the ratio of its costs to those of a baseline."""

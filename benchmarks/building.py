@@ -1,4 +1,4 @@
-"""Compares planning and building objects with serializing the same objects as JSON."""
+"""Compares planning and building objects with the serialization of these objects as JSON."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Cost:
 
 
 def measure_costs(args: InferenceServiceArgs, runs: int) -> tuple[Cost, Cost]:
-    """Measure both sides in alternation.
+    """Measure building and `json.dumps` in alternation.
 
     Args:
         args: The service.
-        runs: Runs of each side.
+        runs: Runs of each.
 
     Returns:
         The costs of planning and building, and of `json.dumps` of the objects.

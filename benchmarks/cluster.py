@@ -1,7 +1,7 @@
 """Times a service on real components, from apply to scheduled: `python -m benchmarks.cluster`.
 
-Needs the tools of `python -m e2e.build_tools`. All sizes run on one cluster, one after the other,
-so that their ratios mean something on a machine whose times do not.
+Requires the tools of `python -m e2e.build_tools`. All sizes run one after the other on one cluster,
+because only their ratios are comparable between machines.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from e2e.harness import Cluster
 from fusioninfer_pulumi.component.status import is_ready
 
 SIZES = (1, 10, 100, 500)
-FORMS: dict[str, dict[str, int] | None] = {"all-or-nothing": None, "partial": {"inference": 1}}
+#: `minRoleReplicas` of the service: None requires all replicas.
+GANGS: dict[str, dict[str, int] | None] = {"all-or-nothing": None, "partial": {"inference": 1}}
 PODS = 2
 """Pods of a replica: a leader and a worker, one accelerator each."""
 ACCELERATORS = 100
-"""Accelerators of a node: with few nodes, pods dominate the measurement."""
+"""Accelerators of a node: many, so that there are few nodes and mainly pods are measured."""
 BUSY = ("kube-apiserver", "volcano", "lws", "kube-controller-manager")
 PARALLEL = 8
 """Parallel requests: Pulumi's default on two cores."""
@@ -37,17 +38,17 @@ class Measurement:
     """The measurement of one service.
 
     Attributes:
-        form: Key of FORMS.
-        replicas: Its replicas.
-        stored: Seconds until all of our objects are stored.
+        gang: Key of GANGS.
+        replicas: Number of replicas.
+        stored: Seconds until the API server has stored all rendered objects.
         created: Seconds until all pods exist.
         scheduled: Seconds until all pods have a node.
         available: Seconds until all LeaderWorkerSets are ready.
-        requests: Requests to the API server, by all programs.
-        cpu: Seconds of processor time by program.
+        requests: Requests to the API server, by all clients.
+        cpu: Seconds of processor time of each program in BUSY.
     """
 
-    form: str
+    gang: str
     replicas: int
     stored: float
     created: float
@@ -57,41 +58,41 @@ class Measurement:
     cpu: dict[str, float]
 
 
-def measure(cluster: Cluster, form: str, replicas: int) -> Measurement:
+def measure(cluster: Cluster, gang: str, replicas: int) -> Measurement:
     """Create one service, measure it and delete it.
 
     Args:
         cluster: The cluster.
-        form: Key of FORMS.
+        gang: Key of GANGS.
         replicas: Number of replicas, each of PODS pods.
 
     Returns:
         The measurement.
     """
     role = inputs.role("inference", "worker", replicas, PODS, gpus=1)
-    plan = inputs.plan_of(inputs.service("bench", role, minimum=FORMS[form]))
+    plan = inputs.plan_of(inputs.service("bench", role, minimum=GANGS[gang]))
     namespace = cluster.new_namespace("bench")
     objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
     nodes = cluster.add_nodes(-(-replicas * PODS // ACCELERATORS) + 1, gpus=ACCELERATORS)
     cluster.settle(3)
     cpu, requests, started = _read_cpu(cluster), _count_requests(cluster), time.monotonic()
 
-    def until(done: Callable[[], bool]) -> float:
+    def wait_until(done: Callable[[], bool]) -> float:
         while not done():
             time.sleep(POLL_SECONDS)
         return time.monotonic() - started
 
-    first, *rest = objects  # the PodGroup precedes the objects that name it
+    first, *rest = objects  # the PodGroup must exist before objects that refer to it
     cluster.apply([first])
     with ThreadPoolExecutor(PARALLEL) as pool:
         list(pool.map(lambda manifest: cluster.apply([manifest]), rest))
     measured = Measurement(
-        form,
+        gang,
         replicas,
         stored=time.monotonic() - started,
-        created=until(lambda: len(cluster.pods(namespace)) == plan.total_pods),
-        scheduled=until(lambda: len(cluster.bound(namespace)) == plan.total_pods),
-        available=until(lambda: _count_available(cluster, namespace) == replicas),
+        created=wait_until(lambda: len(cluster.pods(namespace)) == plan.total_pods),
+        scheduled=wait_until(lambda: len(cluster.bound(namespace)) == plan.total_pods),
+        available=wait_until(lambda: _count_available(cluster, namespace) == replicas),
         requests=_count_requests(cluster) - requests,
         cpu={name: used - cpu[name] for name, used in _read_cpu(cluster).items()},
     )
@@ -137,7 +138,7 @@ def render_table(results: list[Measurement]) -> Iterator[str]:
     yield "|---|" + "---:|" * 12
     for result in results:
         seconds = (result.stored, result.created, result.scheduled, result.available)
-        cells = [result.form, f"{result.replicas}", f"{result.replicas * PODS}"]
+        cells = [result.gang, f"{result.replicas}", f"{result.replicas * PODS}"]
         cells += [f"{value:.1f} s" for value in seconds]
         cells += [f"{result.requests}", f"{result.requests / result.replicas:.0f}"]
         cells += [f"{result.cpu[name]:.1f} s" for name in BUSY]
@@ -145,9 +146,9 @@ def render_table(results: list[Measurement]) -> Iterator[str]:
 
 
 def render_growth(results: list[Measurement]) -> Iterator[str]:
-    """Yield the growth of costs per replica with the size; 1.0 is linear."""
-    for form in FORMS:
-        rows = [row for row in results if row.form == form and row.replicas > 1]
+    """Yield how costs per replica change with the number of replicas; x1.00 is linear growth."""
+    for gang in GANGS:
+        rows = [row for row in results if row.gang == gang and row.replicas > 1]
         for small, large in itertools.pairwise(rows):
             factor = large.replicas / small.replicas
             ratios = {
@@ -157,7 +158,7 @@ def render_growth(results: list[Measurement]) -> Iterator[str]:
                 "Volcano": large.cpu[BUSY[1]] / max(small.cpu[BUSY[1]], 0.01),
             }
             text = ", ".join(f"{name} x{ratio / factor:.2f}" for name, ratio in ratios.items())
-            yield f"- {form}, {small.replicas} to {large.replicas} replicas, per replica: {text}"
+            yield f"- {gang}, {small.replicas} to {large.replicas} replicas, per replica: {text}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -169,10 +170,10 @@ def main(arguments: list[str] | None = None) -> int:
     results: list[Measurement] = []
     with Cluster() as cluster:
         measure(cluster, "all-or-nothing", 1)  # the first service is slow: caches are empty
-        for form in FORMS:
+        for gang in GANGS:
             for replicas in sizes:
-                print(f"{form}, {replicas} replicas ...", file=sys.stderr, flush=True)
-                results.append(measure(cluster, form, replicas))
+                print(f"{gang}, {replicas} replicas ...", file=sys.stderr, flush=True)
+                results.append(measure(cluster, gang, replicas))
     print("\n".join([*render_table(results), "", *render_growth(results)]))
     return 0
 

@@ -1,4 +1,4 @@
-"""Compares the component with an empty one that registers the same resources, under mocks."""
+"""Compares the component with an empty component that has the same resources, with mocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
 
 
 class _Cluster(pulumi.runtime.Mocks):
-    """Mocks that store every object unchanged."""
+    """Mocks that return the inputs of each resource as its outputs, and count resources."""
 
     def __init__(self) -> None:
         self.registered = 0
@@ -59,10 +59,10 @@ def _open_loops() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def time_program(program: Callable[[], object]) -> tuple[float, int]:
-    """Run a program under mocks.
+    """Run a program with mocks.
 
     Returns:
-        Processor time of the whole run, and how many resources it registered.
+        Processor time of the whole run, and the number of registered resources.
     """
     cluster = _Cluster()
 
@@ -73,8 +73,8 @@ def time_program(program: Callable[[], object]) -> tuple[float, int]:
         async def main() -> None:
             mocks.set_mocks(cluster, project="bench", stack="bench")
             await stack.run_pulumi_func(body)
-            while rest := asyncio.all_tasks() - {asyncio.current_task()}:
-                await asyncio.gather(*rest)
+            while other_tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.gather(*other_tasks)
 
         with _open_loops() as loop:
             gc.collect()
@@ -88,7 +88,7 @@ def time_program(program: Callable[[], object]) -> tuple[float, int]:
 def build_baseline(args: InferenceServiceArgs) -> Callable[[], object]:
     """Return a program that registers the same resources under an empty component.
 
-    Without dependencies between them, which the SDK looks up one by one.
+    They have no `depends_on`, whose resolution takes the SDK time.
     """
     manifests = render(plan_service(args))
     kinds: dict[str, type[KubernetesObject]] = {
@@ -99,8 +99,10 @@ def build_baseline(args: InferenceServiceArgs) -> Callable[[], object]:
     def program() -> None:
         parent = pulumi.ComponentResource("bench:index:Empty", "bench")
         for manifest in manifests:
-            make = kinds.get(manifest["kind"], KubernetesObject)
-            make(manifest["metadata"]["name"], manifest, pulumi.ResourceOptions(parent=parent))
+            resource_class = kinds.get(manifest["kind"], KubernetesObject)
+            resource_class(
+                manifest["metadata"]["name"], manifest, pulumi.ResourceOptions(parent=parent)
+            )
         parent.register_outputs({})
 
     return program
@@ -114,7 +116,7 @@ def compare(args: InferenceServiceArgs, runs: int) -> tuple[float, float, float]
         runs: Runs of each, in alternation.
 
     Returns:
-        Fastest seconds of the component, of the empty one, and their ratio.
+        Minimum seconds of the component and of the empty one, and their ratio.
     """
     library: list[float] = []
     baseline: list[float] = []

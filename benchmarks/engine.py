@@ -1,8 +1,8 @@
-"""The component on the real Pulumi engine and API server, against a program by hand.
+"""Compares the component with a hand-written program, on the real Pulumi engine and API server.
 
-Needs the tools of `python -m e2e.build_tools`, and the Pulumi engine on PATH. The program by hand
-registers the same objects and waits for nothing. Runs alternate, each in a separate stack and
-namespace; the fastest run counts, and only ratios are comparable.
+Requires the tools of `python -m e2e.build_tools`, and the Pulumi engine on PATH. The hand-written
+program registers the same objects and does not wait for them. Runs alternate, each in a separate
+stack and namespace; the fastest run counts, and only ratios are comparable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fusioninfer_pulumi import load, plan_service, render
 
 __all__ = ["Times", "measure", "missing"]
 
-BY_HAND = """\
+HAND_WRITTEN_PROGRAM = """\
 import json
 from pathlib import Path
 
@@ -39,8 +39,8 @@ for item in json.loads(Path("objects.json").read_text()):
         spec=item["spec"],
     )
 """
-#: Until a pod is ready.
-POD_SECONDS = 2.0
+#: Seconds until a pod is ready.
+READY_SECONDS = 2.0
 
 
 @dataclass
@@ -48,11 +48,11 @@ class Times:
     """Seconds of each run of one program.
 
     Attributes:
-        up: The first `up`, until all replicas serve: the program by hand does not wait for them.
+        up: The first `up`, until all replicas are ready.
         again: An `up` without a change.
         preview: A `preview` without a change.
-        resources: Kubernetes resources of its stack.
-        objects: Objects that `render` prints.
+        resources: Number of Kubernetes resources in the stack.
+        objects: Number of objects that `render` returns.
     """
 
     up: list[float] = field(default_factory=list)
@@ -63,11 +63,11 @@ class Times:
 
 
 def measure(replicas: int, runs: int) -> tuple[Times, Times]:
-    """Return the times of the component and of the program by hand."""
+    """Return the times of the component and of the hand-written program."""
     library, baseline = Times(), Times()
     with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
         cluster.add_nodes(4)
-        _run(cluster, Path(folder), 1, Times(), by_hand=False)
+        _run(cluster, Path(folder), 1, Times(), by_hand=False)  # fills caches
         for _ in range(runs):
             for times, by_hand in ((library, False), (baseline, True)):
                 _run(cluster, Path(folder), replicas, times, by_hand=by_hand)
@@ -76,17 +76,17 @@ def measure(replicas: int, runs: int) -> tuple[Times, Times]:
 
 def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand: bool) -> None:
     namespace = cluster.new_namespace("bench")
-    pods = role(replicas=replicas, behaviour="slow", delay=f"{POD_SECONDS:g}s")
+    pods = role(replicas=replicas, behaviour="slow", delay=f"{READY_SECONDS:g}s")
     stack = Stack(folder / namespace, cluster, namespace)
     manifest = stack.service(pods, wait={"timeout": "10m"})
     times.objects = len(_write(stack, manifest, by_hand=by_hand))
 
-    def serving() -> bool:
+    def are_ready() -> bool:
         return stack.ready().get("serve") == replicas
 
     def up() -> None:
         stack.up().assert_succeeded()
-        cluster.wait(serving, 600)
+        cluster.wait(are_ready, 600)
 
     times.up.append(_time(up))
     times.again.append(_time(lambda: stack.up().assert_succeeded()))
@@ -104,7 +104,7 @@ def _write(stack: Stack, manifest: Mapping[str, Any], *, by_hand: bool) -> tuple
     objects: tuple[Any, ...] = render(plan_service(args))
     if by_hand:
         (stack.folder / "objects.json").write_text(json.dumps(objects), encoding="utf-8")
-        (stack.folder / "__main__.py").write_text(BY_HAND, encoding="utf-8")
+        (stack.folder / "__main__.py").write_text(HAND_WRITTEN_PROGRAM, encoding="utf-8")
     else:
         stack.write(manifest)
     return objects

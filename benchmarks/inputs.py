@@ -15,7 +15,7 @@ def build_single_node(replicas: int) -> InferenceServiceArgs:
 
 
 def build_gang(replicas: int) -> InferenceServiceArgs:
-    """Return one prefill replica and decode replicas of four nodes: one PodGroup for all."""
+    """Return a service of one prefill replica and decode replicas of 4 nodes, in one PodGroup."""
     return _build_service(
         {"name": "prefill", "componentType": "prefiller", **_build_pods(1, 2, 16)},
         {"name": "decode", "componentType": "decoder", **_build_pods(replicas, 4, 32)},

@@ -1,6 +1,6 @@
-"""Measures startup cost: processor time of whole processes, in alternation.
+"""Measures the processor time of commands and imports, as whole processes.
 
-Python reads compiled modules, as it does on every start of an installed package but the first.
+Modules are already compiled, as for every start after the first one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parent.parent
 _MANIFEST = _ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
-#: Goals for our commands, and bounds well above the values on a busy machine: as multiples of the
-#: baseline. A command that runs a program imports the SDK, which takes three of its six.
+#: Goal and bound (see `Result`) of our commands, as multiples of the first process in `PROCESSES`.
+#: A command that runs a program imports Pulumi's SDK, which takes half of its time.
 GOALS = {
     "fusioninfer-pulumi check": (2.5, 5.5),
     "fusioninfer-pulumi render": (2.5, 5.5),
@@ -23,7 +23,8 @@ GOALS = {
 }
 _MAIN = ("-m", "fusioninfer_pulumi.cli.main")
 
-#: The baseline, what pydantic needs to define and use one model, and this package.
+#: Arguments of Python by the name of the process. The first one is the baseline, the last two show
+#: what Pulumi's SDK takes.
 PROCESSES: Mapping[str, Sequence[str]] = {
     "import pydantic, yaml": ("-c", "import pydantic, yaml"),
     "one pydantic model, yaml": (
@@ -63,8 +64,8 @@ def measure_medians(runs: int, processes: Sequence[str]) -> dict[str, float]:
 
 
 def _time(command: Sequence[str]) -> float:
-    compiling = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=_ROOT, env=compiling)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=_ROOT, env=environment)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

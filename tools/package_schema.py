@@ -28,13 +28,13 @@ HOST = "https://github.com/"
 REPOSITORY = f"{HOST}fusioninfer/fusioninfer-pulumi"
 _ANY = {"$ref": "pulumi.json#/Any"}
 _PRIMITIVES = ("string", "integer", "number", "boolean")
-#: The type of a service where it is not the component itself.
+#: Type of a service in the inputs of ServingPrerequisites; its fields are the component's inputs.
 _SERVICE = "Service"
 _STRING = {"type": "string", "plain": True}
 _PLAIN_INPUTS = """\
 Counts, names and other inputs that determine the pods are plain: they accept no outputs. Copy a
 value from another stack or resource into the stack's configuration."""
-#: Inputs of ServingPrerequisites that are not plain text.
+#: Inputs of ServingPrerequisites that are not plain strings.
 _PREREQUISITES: Mapping[str, dict[str, Any]] = {
     "services": {
         "type": "array",
@@ -71,7 +71,7 @@ def build_package_schema() -> dict[str, Any]:
         "logoUrl": f"{REPOSITORY}/raw/main/docs/logo.svg",
         "license": "Apache-2.0",
         "publisher": "FusionInfer",
-        # Releases have the plugin's archives; `package add` with a git address overrides this.
+        # GitHub releases contain the plugin; `pulumi package add` with a git URL does not use this.
         "pluginDownloadURL": f"github://api.github.com/{REPOSITORY.removeprefix(HOST)}",
         "meta": {"supportPack": True},
         "language": {
@@ -128,7 +128,7 @@ def _build_token(name: str) -> str:
 
 
 def _build_type_token(model: str) -> str:
-    """Return the token of a model or enum; SDKs append `Args` themselves."""
+    """Return the token of a model or enum, without `Args`, which SDKs append."""
     if model == InferenceServiceArgs.__name__:
         return _build_token(_SERVICE)
     return _build_token(model.removesuffix("Args"))
@@ -162,7 +162,7 @@ def _build_property(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_value(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a field's type: plain if the library reads the field, not if it only copies it."""
+    """Return a field's type; it is plain unless the field accepts Outputs."""
     if schema.get(OUTPUT_MARK):
         return _remove_plain(
             _build_value({key: item for key, item in schema.items() if key != OUTPUT_MARK})
@@ -175,7 +175,7 @@ def _build_value(schema: dict[str, Any]) -> dict[str, Any]:
         return {"$ref": f"#/types/{_build_type_token(name)}", **({"plain": True} if plain else {})}
     match schema.get("type"):
         case ["string", "integer" | "number"]:
-            # A quantity: text can have a unit, and Kubernetes itself writes one as text.
+            # A quantity; strings can have a unit.
             return {"type": "string", "plain": True}
         case "array":
             return _build_collection("array", "items", _build_value(schema["items"]))
@@ -198,15 +198,15 @@ def _remove_plain(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_choice(options: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a union type; null means an unset field."""
-    choices = [_build_value(option) for option in options if not _is_left_out(option)]
+    """Return a union type without null, which stands for an unset field."""
+    choices = [_build_value(option) for option in options if not _is_omitted(option)]
     if len(choices) == 1:
         return choices[0]
     return {"oneOf": choices, "plain": True}
 
 
-def _is_left_out(option: dict[str, Any]) -> bool:
-    # Booleans in an enum are what YAML 1.1 reads where On and Off are not quoted.
+def _is_omitted(option: dict[str, Any]) -> bool:
+    # YAML 1.1 reads unquoted On and Off as booleans, so enums with these values accept booleans.
     choices = option.get("enum", [None])
     return option.get("type") == "null" or all(isinstance(choice, bool) for choice in choices)
 

@@ -1,9 +1,9 @@
-// Reads what a release of an endpoint picker registers, from its sources by their syntax alone.
+// Lists the plugins and flags that a release of an endpoint picker registers, by parsing its sources.
 //
 //	go run picker_plugins.go MODULE=FOLDER [MODULE=FOLDER ...]
 //
-// The first module is the picker's; constants are followed into the others. It prints
-// JSON: plugin types, flags, and the sidecar's flags and connectors.
+// The first module is the picker; the others are its dependencies, which define constants and flags.
+// It prints JSON: plugin types, flags, and the sidecar's flags and connectors.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 
 type module struct{ path, folder string }
 
-// A symbol is a constant or variable with its file, whose imports its names refer to.
+// A symbol is the value of a constant or variable, and the file whose imports the value uses.
 type symbol struct {
 	pkg   *pkg
 	file  *ast.File
@@ -106,7 +106,7 @@ func importPath(file *ast.File, name string) string {
 	return ""
 }
 
-// lookup finds what a name, or a name of another package, refers to.
+// lookup returns the constant or variable that `name` or `pkg.Name` refers to.
 func lookup(at *symbol, expr ast.Expr) *symbol {
 	switch expr := expr.(type) {
 	case *ast.Ident:
@@ -121,7 +121,7 @@ func lookup(at *symbol, expr ast.Expr) *symbol {
 	return nil
 }
 
-// text evaluates a constant.
+// text returns the value of a string constant, "" if it is none.
 func text(at *symbol, expr ast.Expr) string {
 	switch expr := expr.(type) {
 	case *ast.BasicLit:
@@ -150,8 +150,8 @@ type release struct {
 
 var out = release{}
 
-// calls visits the calls of exported functions of other packages in a package.
-func calls(path string, visit func(at *symbol, path, name string, call *ast.CallExpr)) {
+// visitCalls visits the calls in a package to functions of other packages.
+func visitCalls(path string, visit func(at *symbol, path, name string, call *ast.CallExpr)) {
 	found := load(path)
 	if found == nil {
 		return
@@ -171,6 +171,7 @@ func calls(path string, visit func(at *symbol, path, name string, call *ast.Call
 	}
 }
 
+// register adds the type of a plugin that a call registers, such as plugins.Register(TYPE, FACTORY).
 func register(at *symbol, path, name string, call *ast.CallExpr) {
 	last := path[strings.LastIndex(path, "/")+1:]
 	if !strings.HasPrefix(name, "Register") || last != "plugin" && last != "plugins" {
@@ -178,7 +179,7 @@ func register(at *symbol, path, name string, call *ast.CallExpr) {
 	}
 	kind := text(at, call.Args[0])
 	if name, ok := call.Args[0].(*ast.Ident); ok && kind == "" && lookup(at, name) == nil {
-		return // a variable of a test's runner
+		return // a variable: test runners pass plugins in one
 	}
 	if kind == "" {
 		panic("the type of a plugin cannot be read: " + types.ExprString(call))
@@ -186,9 +187,9 @@ func register(at *symbol, path, name string, call *ast.CallExpr) {
 	out.Plugins = append(out.Plugins, kind)
 }
 
-// flags are the names of the flags that a package binds, without those that it refuses.
-func flags(path string) []string {
-	names, refused := map[string]bool{}, map[string]bool{}
+// findFlags returns the names of the flags that a package binds, without those that it rejects.
+func findFlags(path string) []string {
+	names, rejected := map[string]bool{}, map[string]bool{}
 	found := load(path)
 	if found == nil {
 		return nil
@@ -196,8 +197,8 @@ func flags(path string) []string {
 	for _, file := range found.files {
 		at := &symbol{pkg: found, file: file}
 		ast.Inspect(file, func(node ast.Node) bool {
-			for _, name := range listed(node, "deprecatedMetricFlags") {
-				refused[text(at, name)] = true
+			for _, name := range elements(node, "deprecatedMetricFlags") {
+				rejected[text(at, name)] = true
 			}
 			call, ok := node.(*ast.CallExpr)
 			if !ok || len(call.Args) < 2 {
@@ -221,7 +222,7 @@ func flags(path string) []string {
 	}
 	kept := []string{}
 	for name := range names {
-		if name != "" && !refused[name] {
+		if name != "" && !rejected[name] {
 			kept = append(kept, name)
 		}
 	}
@@ -229,8 +230,8 @@ func flags(path string) []string {
 	return kept
 }
 
-// listed are the elements, or keys, of the literal that a name is declared with at a node.
-func listed(node ast.Node, name string) (elements []ast.Expr) {
+// elements returns the elements, or the keys, of the literal that a node assigns to a name.
+func elements(node ast.Node, name string) (found []ast.Expr) {
 	var names, values []ast.Expr
 	switch node := node.(type) {
 	case *ast.AssignStmt:
@@ -251,10 +252,10 @@ func listed(node ast.Node, name string) (elements []ast.Expr) {
 			if pair, ok := element.(*ast.KeyValueExpr); ok {
 				element = pair.Key
 			}
-			elements = append(elements, element)
+			found = append(found, element)
 		}
 	}
-	return elements
+	return found
 }
 
 func main() {
@@ -264,22 +265,22 @@ func main() {
 	}
 	root := modules[0].path
 	for _, module := range modules {
-		calls(module.path+"/cmd/epp/runner", register)
+		visitCalls(module.path+"/cmd/epp/runner", register)
 	}
 	for _, path := range []string{"/pkg/plugins", "/pkg/epp/framework/plugins"} {
-		calls(root+path, register)
+		visitCalls(root+path, register)
 	}
 	for _, module := range modules {
-		out.Flags = append(out.Flags, flags(module.path+"/cmd/epp/runner")...)
-		out.Flags = append(out.Flags, flags(module.path+"/pkg/epp/server")...)
-		out.Flags = append(out.Flags, flags(module.path+"/pkg/common/observability/logging")...)
+		out.Flags = append(out.Flags, findFlags(module.path+"/cmd/epp/runner")...)
+		out.Flags = append(out.Flags, findFlags(module.path+"/pkg/epp/server")...)
+		out.Flags = append(out.Flags, findFlags(module.path+"/pkg/common/observability/logging")...)
 	}
-	out.SidecarFlags = flags(root + "/pkg/sidecar/proxy")
+	out.SidecarFlags = findFlags(root + "/pkg/sidecar/proxy")
 	if sidecar := load(root + "/pkg/sidecar/proxy"); sidecar != nil {
 		for _, file := range sidecar.files {
 			at := &symbol{pkg: sidecar, file: file}
 			ast.Inspect(file, func(node ast.Node) bool {
-				for _, name := range listed(node, "supportedKVConnectors") {
+				for _, name := range elements(node, "supportedKVConnectors") {
 					out.Connectors = append(out.Connectors, text(at, name))
 				}
 				return true

@@ -1,15 +1,16 @@
 """Writes the flags and plugins of each endpoint picker release.
 
 `python tools/picker_plugins.py` reads the releases of the inference extension from the Go module
-proxy, and writes `fusioninfer_pulumi/generated/endpoint_pickers/FAMILY.json`. llm-d's are read from
-a checkout: `python tools/picker_plugins.py llm-d-0.10=CHECKOUT`. It needs Go; sources are only
-parsed (`picker_plugins.go`), never built or run.
+proxy, and writes `fusioninfer_pulumi/generated/endpoint_pickers/FAMILY.json`. A family is a key of
+`releases` in `picker_plugins.yaml`. llm-d's releases are read from a checkout:
+`python tools/picker_plugins.py llm-d-0.10=CHECKOUT`. It needs Go; sources are only parsed
+(`picker_plugins.go`), never built or run.
 
 Facts that the sources do not contain are in `picker_plugins.yaml`, with their origin. A table has:
 
 - `source`: the module and its version
-- `flags`: of its command line, without those that it rejects
-- `sidecarConnectors`, `sidecarFlags`: of the prefill/decode sidecar, the default connector first
+- `flags`: of its command line, without the flags that it rejects
+- `sidecarConnectors`, `sidecarFlags`: of the P/D sidecar; the first connector is the default
 - `plugins`: the plugin types that it registers
 """
 
@@ -35,7 +36,7 @@ _ENVIRONMENT = {"GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 @cache
 def notes() -> dict[str, Any]:
-    """Return the hand-written file."""
+    """Return the facts in `picker_plugins.yaml`."""
     text = _READER.with_suffix(".yaml").read_text(encoding="utf-8")
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read(family: str, checkout: str = "") -> dict[str, Any]:
-    """Return what the sources of a release register, from a checkout or the module proxy."""
+    """Return plugins and flags of a release, from a checkout or the module proxy."""
     release = notes()["releases"][family]
     folder = str(Path(checkout).resolve()) if checkout else _download(release)
     data: dict[str, Any] = json.loads(_run_go("run", str(_READER), f"{release['module']}={folder}"))
@@ -89,7 +90,7 @@ def _run_go(*arguments: str) -> str:
 
 
 def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table of a release from its sources and the hand-written file."""
+    """Return the table of a release: facts from its sources and from `picker_plugins.yaml`."""
     known = notes()["releases"][family]
     lists = {
         key: sorted({*release[key], *_list_common_flags(family, key)})
@@ -106,7 +107,7 @@ def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _list_common_flags(family: str, key: str) -> Iterator[str]:
-    """Yield the flags that other modules define."""
+    """Yield the flags from controller-runtime, which the release's own sources do not contain."""
     yield from notes()["logFlags"]
     if family in notes()["kubeconfig"].get(key, ()):
         yield "kubeconfig"

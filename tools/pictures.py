@@ -1,4 +1,4 @@
-"""Draws the pictures of the first page: the output of `plan` for the DeepSeek example."""
+"""Draws the pictures in the README: the output of `plan` for the DeepSeek example."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity_f
 
 ROOT = Path(__file__).resolve().parent.parent
 GPUS = (80, 64, 48, 32, 16)
-# Columns of a picture: as wide as the first page of a repository shows it.
+# Columns of the terminal; GitHub shows a README at this width.
 WIDTH = 112
 
 
@@ -40,7 +40,7 @@ def _render_picture(plan: ServicePlan, theme: TerminalTheme) -> str:
     )  # fmt: skip
     print_plan(screen, PlanView(plan, compute_capacity_for_gpus(plan, GPUS), list(render(plan))))
     svg = screen.export_svg(title="fusioninfer-pulumi plan", theme=theme, unique_id="plan")
-    # Web fonts are removed: a picture is one file, shown in the reader's fonts.
+    # Remove web fonts, so that the picture loads no other files.
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 

@@ -105,7 +105,7 @@ _PODS = (
     ),
 )
 _ROOTS = ("ServiceSpec", "ManifestMetadata")
-#: Sections of models that are not among the definitions of a manifest.
+#: Sections of fields.md for models that have no section with their own name.
 _ANCHORS = {"InferenceServiceArgs": "servicespec"}
 
 
@@ -165,7 +165,7 @@ def build_fields_page() -> str:
 
 
 def _find_reachable(definitions: Mapping[str, Any]) -> list[str]:
-    """Return the names of all definitions, those closest to the service first."""
+    """Return the names of all definitions in breadth-first order, starting with `_ROOTS`."""
     reached = list(_ROOTS)
     for name in reached:
         reached += dict.fromkeys(
@@ -257,21 +257,21 @@ def build_commands_page() -> str:
         if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # likewise
     )  # fmt: skip
     rows = {name: _list_arguments(command) for name, command in commands.choices.items()}
-    users = {
+    commands_by_row = {
         row: [name for name, of_command in rows.items() if row in of_command]
         for row in dict.fromkeys(chain.from_iterable(rows.values()))
     }
     common: dict[str, list[tuple[str, str]]] = {}
-    for row, names in users.items():
+    for row, names in commands_by_row.items():
         if len(names) >= _COMMON:
             common.setdefault(", ".join(f"`{name}`" for name in names), []).append(row)
     parts = ["## Common arguments\n"]
-    for names_of_users, shared in common.items():
-        parts += [f"\nArguments of {names_of_users}:\n", _render_arguments(shared)]
+    for names_of_commands, shared in common.items():
+        parts += [f"\nArguments of {names_of_commands}:\n", _render_arguments(shared)]
     for name, command in commands.choices.items():
         summary = (command.description or "").removeprefix(f"{name}: ")
         parts.append(f"\n## {name}\n\n{summary[:1].upper()}{summary[1:]}\n")
-        if specific := [row for row in rows[name] if len(users[row]) < _COMMON]:
+        if specific := [row for row in rows[name] if len(commands_by_row[row]) < _COMMON]:
             parts.append(_render_arguments(specific))
         if command.epilog:
             examples = textwrap.dedent(command.epilog.partition("\n")[2]).rstrip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from fusioninfer_pulumi.provider.server import PACKAGE_SCHEMA
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
-#: Folders whose files are all written by tests with the fixture `regenerate`.
+#: Folders whose files are all written by tests, with the fixture `regenerate`.
 GOLDENS = (
     TESTS / "fixtures" / "golden",
     TESTS / "cli" / "transcripts",
@@ -43,7 +42,6 @@ def main() -> int:
     (ROOT / "docs" / "rules.md").write_text(rule_page.page(), encoding="utf-8")
     (FOLDER / PACKAGE_SCHEMA).write_text(package_schema.schema_text(), encoding="utf-8")
     args_dicts.write()
-    model_catalogue.write(json.loads(model_catalogue.TARGET.read_text(encoding="utf-8")))
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
     llms.write()

@@ -37,7 +37,7 @@ def write_sbom(wheels: list[Path], folder: Path) -> None:
 
 
 def write_plugin(wheels: list[Path], folder: Path) -> list[Path]:
-    """Write the archives of the plugin: the wheels, which Pulumi installs, and a start script."""
+    """Write the archives of the plugin: its start script, and the wheels that Pulumi installs."""
     folder.mkdir()
     for file in (ROOT / "PulumiPlugin.yaml", ROOT / "__main__.py", *wheels):
         shutil.copy(file, folder)
@@ -49,7 +49,7 @@ def write_plugin(wheels: list[Path], folder: Path) -> list[Path]:
 
 
 def check_plugin(archive: Path, home: Path) -> None:
-    """Install the plugin as Pulumi does, and start it for its schema."""
+    """Install the plugin as Pulumi does, and get its schema from it."""
     home.mkdir()
     pulumi = ("env", f"PULUMI_HOME={home}", "pulumi")
     install = (*pulumi, "plugin", "install", "resource", "fusioninfer", VERSION)

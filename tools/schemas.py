@@ -1,8 +1,9 @@
 """Writes the schemas of the kinds that the library emits: `python tools/schemas.py [--check]`.
 
-They come from the Go modules that the end-to-end tests pin in `e2e/tools`: definitions of custom
-resources, and Kubernetes' OpenAPI. Descriptions, status and keywords that validate nothing are
-omitted; equal parts are written once. `--check` writes nothing, and fails if a file is out of date.
+They come from the Go modules that the end-to-end tests pin in `e2e/tools`:
+CustomResourceDefinitions, and Kubernetes' OpenAPI. Descriptions, status and keywords that validate
+nothing are omitted; repeated parts are moved to definitions. `--check` writes nothing, and fails if
+a file is out of date.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TOOLS = ROOT / "e2e" / "tools"
 DATA = ROOT / "fusioninfer_pulumi" / "generated" / "kubernetes"
 VERSIONS = "versions.json"
 
-#: Folder of `e2e/tools`, module, file in it, version of the API.
+#: Folder of `e2e/tools`, Go module, path of the CRD in the module, version of the API.
 DEFINITIONS = (
     ("lws-0.9", "sigs.k8s.io/lws",
      "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml", "v1"),
@@ -55,15 +56,15 @@ DEFINITIONS = (
      "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml", "v1"),
 )  # fmt: skip
 
-#: Groups that have a kind of another one unchanged: llm-d v0.10.0 `config/crd/bases` has the
-#: definition of the inference extension v1.5.0, whose module is pinned.
-SAME = {"inference.networking.x-k8s.io/v1alpha2": "llm-d.ai/v1alpha2"}
+#: llm-d v0.10.0 has the inference extension's definitions of v1.5.0 in its own group
+#: (`config/crd/bases`), so they are written for both groups.
+GROUP_COPIES = {"inference.networking.x-k8s.io/v1alpha2": "llm-d.ai/v1alpha2"}
 
 #: Folders of the Gateway API's two channels; a cluster may have either.
 _CHANNELS = ("/experimental/", "/standard/")
 
 KUBERNETES = ("kubernetes", "k8s.io/kubernetes")
-#: Kinds of Kubernetes' own by their apiVersion.
+#: Built-in kinds by their apiVersion.
 BUILT_IN = {
     "v1": ("ConfigMap", "PersistentVolumeClaim", "Service", "ServiceAccount"),
     "apps/v1": ("DaemonSet", "Deployment"),
@@ -92,7 +93,7 @@ _QUANTITY = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-#: Definitions of Kubernetes that have only a format; the schema here replaces them.
+#: Replacements for definitions of Kubernetes that only have a format, and for ObjectMeta.
 _SCALARS: Mapping[str, Schema] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {
         "type": ["string", "number"],
@@ -102,15 +103,15 @@ _SCALARS: Mapping[str, Schema] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": _METADATA,
 }
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
-#: Keywords that JSON Schema has too. `oneOf` and similar keywords only repeat types, except for the
-#: addresses of a Gateway, which the API server checks.
+#: Keywords that JSON Schema also has. `oneOf` and similar keywords are omitted: they only repeat
+#: types, except in the addresses of a Gateway, which are left to the API server.
 _KEPT = (
     "$ref", "additionalProperties", "enum", "items", "maxItems", "maxLength", "maxProperties",
     "maximum", "minItems", "minLength", "minProperties", "minimum", "pattern", "properties",
     "required", "type",
 )  # fmt: skip
-#: Repeated parts of at least this many characters are written once.
-_LONG = 120
+#: Repeated parts of at least this many characters become definitions.
+_MIN_SHARED = 120
 
 
 def main() -> int:
@@ -143,7 +144,7 @@ def _read_content(file: Path) -> bytes | None:
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Yield the name and the content, not compressed, of each file."""
+    """Yield the name and the uncompressed content of each file."""
     modules = {(tool, module) for tool, module, *_ in DEFINITIONS} | {KUBERNETES}
     downloaded = {pinned: _download(*pinned) for pinned in sorted(modules)}
     yield (
@@ -155,9 +156,9 @@ def files() -> Iterator[tuple[str, str]]:
         stable = Path(str(definition).replace(*_CHANNELS))
         name, text = _read_custom(definition, stable, version)
         yield name, text
-        for group, same in SAME.items():
+        for group, copy in GROUP_COPIES.items():
             if name.startswith(group.replace("/", "_")):
-                yield name.replace(group.replace("/", "_"), same.replace("/", "_")), text
+                yield name.replace(group.replace("/", "_"), copy.replace("/", "_")), text
     for version, kinds in BUILT_IN.items():
         group = f"apis__{version.replace('/', '__')}" if "/" in version else f"api__{version}"
         folder = downloaded[KUBERNETES][1] / "api" / "openapi-spec" / "v3"
@@ -197,7 +198,7 @@ def _dump(value: Any, indent: int | None = None) -> str:
 def _read_custom(file: Path, stable: Path, version: str) -> tuple[str, str]:
     spec, schema = _read_definition(file, version)
     if stable != file:
-        _mark(schema, _read_definition(stable, version)[1])
+        _mark_experimental(schema, _read_definition(stable, version)[1])
     schema["properties"]["metadata"] = _METADATA
     name = file_name(f"{spec['group']}/{version}", spec["names"]["kind"])
     return name, _dump(_share_parts(_remove_status(schema)))
@@ -206,24 +207,24 @@ def _read_custom(file: Path, stable: Path, version: str) -> tuple[str, str]:
 def _read_definition(file: Path, version: str) -> tuple[Mapping[str, Any], Schema]:
     """Return the spec of a CustomResourceDefinition, and the schema of one of its versions."""
     text = file.read_text(encoding="utf-8")
-    spec = yaml.load(text, Loader=_LOADER)["spec"]  # noqa: S506 - the C one, if there is one
+    spec = yaml.load(text, Loader=_LOADER)["spec"]  # noqa: S506 - CSafeLoader or SafeLoader
     (served,) = [
         stored_version for stored_version in spec["versions"] if stored_version["name"] == version
     ]
     return spec, _convert(served["schema"]["openAPIV3Schema"])
 
 
-def _mark(schema: Schema, stable: Schema) -> None:
-    """Mark the fields that only the experimental channel of a definition has."""
+def _mark_experimental(schema: Schema, stable: Schema) -> None:
+    """Set `x-experimental` on fields that only the experimental channel of a definition has."""
     known = stable.get("properties", {})
     for name, property_schema in schema.get("properties", {}).items():
         if name in known:
-            _mark(property_schema, known[name])
+            _mark_experimental(property_schema, known[name])
         else:
             property_schema["x-experimental"] = True
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
-            _mark(schema[key], stable[key])
+            _mark_experimental(schema[key], stable[key])
 
 
 def _read_built_in(known: Mapping[str, Schema], version: str, kind: str) -> tuple[str, str]:
@@ -268,7 +269,7 @@ def _remove_status(schema: Schema) -> Schema:
 
 
 def _convert(schema: Schema) -> Schema:
-    """Return a schema of Kubernetes as JSON Schema, draft 4, whose integers are never floats."""
+    """Return a schema of Kubernetes as JSON Schema draft 4, in which 1.0 is not an integer."""
     if len(schema.get("allOf", ())) == 1 and "$ref" in schema["allOf"][0]:
         return dict(schema["allOf"][0])
     if schema.get("x-kubernetes-int-or-string"):
@@ -295,7 +296,7 @@ def _convert(schema: Schema) -> Schema:
         result["uniqueItems"] = True
     if schema.get("x-kubernetes-list-type") == "map":
         result["x-keys"] = schema["x-kubernetes-list-map-keys"]
-    # Default of a key that an item of a list omits.
+    # Needed for keys of list items (`x-keys`), which items may omit.
     if "default" in schema and isinstance(schema["default"], (str, int)):
         result["default"] = schema["default"]
     return result
@@ -309,7 +310,7 @@ def _share_parts(schema: Schema) -> Schema:
 
     def share_part(part: Schema) -> Schema:
         text = _dump(part)
-        if counts[text] == 1 or len(text) < _LONG:
+        if counts[text] == 1 or len(text) < _MIN_SHARED:
             return share_parts_below(part)
         if text not in names:
             names[text] = str(len(names))

@@ -1,7 +1,7 @@
-"""Runs the fast tests on Python 3.10 to 3.13, those on this machine, each in an environment.
+"""Runs the fast tests on each Python from 3.10 to 3.13 on this machine, in separate environments.
 
-Interpreters are searched on PATH and among pyenv's versions, whose shims on PATH do not start
-unless a version was selected.
+Interpreters are searched on PATH and in pyenv's folder of versions, because pyenv's shims on PATH
+only start selected versions.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 #: Companion packages.
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/pyproject.toml"))
-PART = (
+BRIEF_TESTS = (
     "tests/component", "tests/api", "tests/manifests", "tests/test_examples.py",
     "tests/test_public_api.py",
 )  # fmt: skip
-"""Tests that depend on the Python version: compiled libraries, asyncio, typing; and rendering."""
+"""Tests of rendering, and of what depends on Python (compiled libraries, asyncio, typing)."""
 
 
 def find_candidates(version: str) -> Iterator[str]:
@@ -45,13 +45,13 @@ def is_interpreter(python: str, version: str) -> bool:
     return done.returncode == 0 and done.stdout.strip() == version
 
 
-def run(python: str, version: str, part: Sequence[str]) -> tuple[bool, str]:
+def run(python: str, version: str, tests: Sequence[str]) -> tuple[bool, str]:
     """Create an environment and run the fast tests in it.
 
     Args:
         python: The interpreter.
         version: Its version.
-        part: Paths of tests, all tests if empty.
+        tests: Paths of tests, all tests if empty.
 
     Returns:
         Whether they passed, and their output.
@@ -64,7 +64,7 @@ def run(python: str, version: str, part: Sequence[str]) -> tuple[bool, str]:
     editable = [word for name in PACKAGES for word in ("-e", f"./{name}")]
     steps = [
         [*pip, "-c", "constraints.txt", "-e", ".[dev,e2e]", *editable],
-        [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", *part],
+        [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
     ]
     if not interpreter.exists():
         steps.insert(0, [python, "-m", "venv", str(home)])
@@ -77,8 +77,8 @@ def run(python: str, version: str, part: Sequence[str]) -> tuple[bool, str]:
         if done.returncode:
             return False, output
     seconds = f"{time.monotonic() - started:.0f} s"
-    only = f"; only {' '.join(part)}" if part else ""
-    return True, f"{output}Python {version}: {seconds} with its setup{only}\n"
+    only = f"; only {' '.join(tests)}" if tests else ""
+    return True, f"{output}Python {version}: {seconds}, including setup{only}\n"
 
 
 def main() -> int:
@@ -90,24 +90,24 @@ def main() -> int:
     parser.add_argument(
         "--brief",
         action="store_true",
-        help="run all tests on the oldest and the newest version only, and a part on the others",
+        help="run all tests only on the oldest and newest version, and few on the others",
     )
     arguments = parser.parse_args()
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
-    left_out = running if arguments.others else None
-    wanted = [version for version in VERSIONS if version != left_out]
+    skipped = running if arguments.others else None
+    wanted = [version for version in VERSIONS if version != skipped]
     executables = {
         version: next(
             (path for path in find_candidates(version) if is_interpreter(path, version)), None
         )
         for version in wanted
     }
-    available = [version for version in VERSIONS if version == left_out or executables.get(version)]
+    available = [version for version in VERSIONS if version == skipped or executables.get(version)]
     ends = (available[0], available[-1]) if available and arguments.brief else VERSIONS
     failed = []
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         runs = {
-            pool.submit(run, path, version, () if version in ends else PART): version
+            pool.submit(run, path, version, () if version in ends else BRIEF_TESTS): version
             # Complete runs first: the short ones then use the remaining time.
             for version, path in sorted(executables.items(), key=lambda item: item[0] not in ends)
             if path

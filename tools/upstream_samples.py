@@ -1,10 +1,11 @@
 """Imports the manifests of other systems' repositories, and prints how many are accepted.
 
 `python tools/upstream_samples.py CHECKOUT...`: one checkout each of FusionInfer, KServe, KServe's
-website, Kthena or Modelplane, in any order. An input is a service, route or policy of a YAML file,
-of a block of a page, or of KServe's end-to-end fixtures, with the documents next to it that it
-refers to. `--recording FILE` adds the services of KServe's integration tests, which kserve_tests.go
-records. `--write` puts the table into docs/systems.md, `--verbose` prints every other result.
+website, Kthena or Modelplane, in any order. A sample is a service, route or policy with the
+documents that it refers to, from a YAML file, a YAML block of a page, or the fixtures of KServe's
+end-to-end tests. `--recording FILE` adds the services of KServe's integration tests, which
+kserve_tests.go records. `--write` writes the table to docs/systems.md. `--verbose` prints all
+results other than "as is".
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _SKIPPED = {
     "apis", "charts", "crd", "crds", "i18n", "install", "llmisvcconfig", "nix", "node_modules",
     "schemas", "templates", "tests", "vendor", "versioned_docs",
 }  # fmt: skip
-#: Kinds that are inputs, by API group.
-_MAIN = {
+#: Kinds that are the main document of a sample, by API group.
+_MAIN_KINDS = {
     "fusioninfer.io": ("InferenceService",),
     "serving.kserve.io": ("LLMInferenceService",),
     "workload.serving.volcano.sh": (
@@ -50,7 +51,7 @@ _MAIN = {
     "networking.serving.volcano.sh": ("ModelRoute",),
     "modelplane.ai": ("ModelDeployment", "ModelService"),
 }  # fmt: skip
-#: Kinds of the objects that fields name.
+#: Kinds of the objects that these fields refer to by name.
 _REFERENCES = {
     "baseRefs": "LLMInferenceServiceConfig",
     "ref": "ConfigMap",
@@ -71,7 +72,7 @@ _SETTINGS: Manifest = {
     },
 }
 _DEPLOYMENT = "modelplane.ai/deployment"
-#: Names of checkouts by a file that only they have.
+#: A file by which the checkout of a system is recognized.
 _SYSTEMS = {
     "FusionInfer": "api/core/v1alpha1/inferenceservice_types.go",
     "KServe": "test/e2e/llmisvc/fixtures.py",
@@ -79,7 +80,7 @@ _SYSTEMS = {
     "Kthena": "pkg/apis/workload/v1alpha1/model_serving_types.go",
     "Modelplane": "apis/modelendpoints/definition.yaml",
 }
-#: Rules for documents that the system's own API rejects, too.
+#: Rules that also reject documents in the system's own API.
 _INVALID_THERE = {"field-invalid", "unknown-key", "unknown-value", "wrong-type"}
 #: Rules and fields whose rejection docs/systems.md documents: objects that upstream does not show,
 #: engines that would not start, and what Kubernetes has no counterpart for.
@@ -112,7 +113,7 @@ def classify_sample(sample: Sample) -> tuple[str, list[Finding]]:
     if not errors:
         warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
         return ("with warnings" if warnings else "as is"), warnings
-    # Documents that do not fit the CRD become no service.
+    # Documents that violate the CRD are not converted.
     converted = any(
         document.plan is not None or document.manifest for document in source.planned_documents
     )
@@ -139,24 +140,24 @@ def _import(sample: Sample, *, allow_lossy: bool) -> Source:
 
 
 def collect(checkout: Path) -> Iterator[Sample]:
-    """Yield the inputs of a checkout, each once: pages repeat them."""
+    """Yield the samples of a checkout, without repetitions."""
     seen: list[Sequence[Manifest]] = []
     files = list(_list_files(checkout))
     everything = [document for _, documents in files for document in documents]
     for name, documents in files:
         folder = str(Path(name).parent)
-        near = [
+        neighbors = [
             item for other, items in files if str(Path(other).parent) == folder for item in items
         ]
         for document in documents:
             group = str(document["apiVersion"]).partition("/")[0]
-            if document["kind"] not in _MAIN.get(group, ()):
+            if document["kind"] not in _MAIN_KINDS.get(group, ()):
                 continue
-            related = list(_find_related(document, [*documents, *near, *everything]))
+            related = list(_find_related(document, [*documents, *neighbors, *everything]))
             if related not in seen:
                 seen.append(related)
-                place = "pages" if name.endswith((".md", ".mdx")) else "files"
-                yield Sample(f"{document['kind']}, {place}", name, related)
+                origin = "pages" if name.endswith((".md", ".mdx")) else "files"
+                yield Sample(f"{document['kind']}, {origin}", name, related)
     if (checkout / _SYSTEMS["KServe"]).exists():
         yield from _read_fixtures(checkout / "test" / "e2e" / "llmisvc")
 
@@ -267,7 +268,7 @@ def _find_labels(workload: Manifest) -> Iterator[Manifest]:
 
 
 def _read_fixtures(folder: Path) -> Iterator[Sample]:
-    """Yield the services of KServe's end-to-end tests, by the configs they are based on."""
+    """Yield a service for each combination of configs (`base_refs`) in KServe's e2e tests."""
     fixtures = _import_alone(folder, "fixtures")
     configs: Manifest = fixtures.LLMINFERENCESERVICE_CONFIGS
     scheduler = {
@@ -365,18 +366,23 @@ def render_table(classified: Iterable[tuple[str, Sample, str, Sequence[Finding]]
     yield "|" + "---|" * (len(RESULTS) + 2)
     for system, results in counts.items():
         numbers = " | ".join(str(results[result]) for result in RESULTS)
-        judged_here = sum(results[result] for result in RESULTS[:4])
-        share = results["as is"] + results["with warnings"]
-        accepted = f"{100 * share // judged_here} %" if judged_here else ""
-        yield f"| {system} | {numbers} | {accepted} |"
+        total = sum(results[result] for result in RESULTS[:4])
+        accepted = results["as is"] + results["with warnings"]
+        percent = f"{100 * accepted // total} %" if total else ""
+        yield f"| {system} | {numbers} | {percent} |"
 
 
 def main() -> None:
     """Print the table of checkouts, or write it to the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", type=Path, nargs="+")
-    parser.add_argument("--commits", nargs="*", default=[], help="of the checkouts, if not in git")
-    parser.add_argument("--recording", type=Path, help="of KServe's integration tests")
+    parser.add_argument(
+        "--commits",
+        nargs="*",
+        default=[],
+        help="commits of the checkouts, if they are not git clones",
+    )
+    parser.add_argument("--recording", type=Path, help="recording of KServe's integration tests")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()

@@ -26,7 +26,7 @@ image = config.require("image")
 GPUS = 8
 
 
-def serving(name: str, component_type: ComponentType, replicas: int, nodes: int) -> RoleArgs:
+def build_role(name: str, component_type: ComponentType, replicas: int, nodes: int) -> RoleArgs:
     """Return a role with data and expert parallelism over all nodes of a replica."""
     vllm = {
         "name": "vllm",
@@ -54,8 +54,8 @@ router = RoleArgs(
     gateway=GatewayArgs(implementation="envoy-ai-gateway"),
     httproute=HttpRouteArgs(hostnames=[config.require("hostname")]),
 )
-prefill = serving("prefill", ComponentType.PREFILLER, replicas=1, nodes=2)
-decode = serving(
+prefill = build_role("prefill", ComponentType.PREFILLER, replicas=1, nodes=2)
+decode = build_role(
     "decode", ComponentType.DECODER, replicas=config.require_int("decodeReplicas"), nodes=4
 )
 service = InferenceService(
@@ -63,7 +63,7 @@ service = InferenceService(
     InferenceServiceArgs(
         roles=[router, prefill, decode],
         scheduling_strategy=SchedulingStrategyArgs(
-            # One prefill and one decode replica start together, other replicas when they fit.
+            # One prefill and one decode replica start together; others start when GPUs are free.
             gang_policy=GangPolicyArgs(min_role_replicas={"prefill": 1, "decode": 1}),
         ),
     ),

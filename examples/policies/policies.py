@@ -1,4 +1,4 @@
-"""Policies of single resources, which read their inputs, and of all resources of a stack."""
+"""Policies for the inputs of single resources, and for all resources of a stack."""
 
 from __future__ import annotations
 
