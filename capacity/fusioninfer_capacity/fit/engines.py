@@ -204,11 +204,9 @@ def _explain_doubt(command: EngineCommand, newest: Version) -> str | None:
     version = command.image.version
     if version is None:
         return "the image names no release"
-    return (
-        f"the sources of releases after {_format_version(newest)} were not read"
-        if version > newest
-        else None
-    )
+    if version > newest:
+        return f"the sources of releases after {_format_version(newest)} were not read"
+    return None
 
 
 def _format_version(version: Version) -> str:

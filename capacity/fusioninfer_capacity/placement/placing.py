@@ -208,11 +208,7 @@ def _check_service(
     service: InferenceServiceArgs, plan: ServicePlan, inventory: InventoryArgs
 ) -> Iterator[Finding]:
     if service.name is None:
-        yield error(
-            FIELD_REQUIRED,
-            ("metadata", "name"),
-            "is required to place a service",
-        )
+        yield error(FIELD_REQUIRED, ("metadata", "name"), "is required to place a service")
         return
     yield from errors(plan.findings)
     known = [pool.name for pool in inventory.pools]
