@@ -1,8 +1,8 @@
-"""Builds services from documents of other systems, and keeps track of every source field.
+"""Builds services from source manifests, and keeps track of every source field.
 
 A converter handles each field of a document: `copy` (unchanged), `derive` (another value follows
-from it), `consume` (nothing to do), or `unsupported`. An unhandled field is an error when the
-conversion finishes, so that no field is dropped silently.
+from it), `consume` (nothing to do), or `unsupported`. A field that no call handled is reported as
+unsupported when the conversion finishes, so that no field is dropped silently.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ConversionReport:
         self.info(FIELD_TRANSLATED, at, message)
 
     def chosen(self, at: SourceField, message: str) -> None:
-        """Report the choice for an unset field `at`, which is not consumed."""
+        """Report a value that the conversion chooses; `at` is not consumed."""
         self._findings.append((at.document, info(DEFAULT_CHOSEN, at.location, message)))
 
     def error(self, rule: Rule, at: SourceField, message: str) -> None:
@@ -161,7 +161,7 @@ class ConversionReport:
 
 
 class ServiceBuilder:
-    """One service that is being built.
+    """Builds one service.
 
     Args:
         report: The report of the conversion.
@@ -218,20 +218,20 @@ class ServiceBuilder:
         Args:
             target: The field of our manifest.
             value: The value.
-            at: The field that findings about it name.
-            fields: Other fields that it follows from.
+            at: The field that findings about the value name.
+            fields: Other fields that the value follows from.
         """
         self._set(target, value)
         self.set_origin(target, at)
         self.report.consume(at, *fields)
 
     def default(self, target: Location, value: Any, at: SourceField) -> None:
-        """Set a field of our manifest to a default of the source system.
+        """Set a field of our manifest to a value that no source field has.
 
         Args:
             target: The field of our manifest.
             value: The value.
-            at: The field that findings about it name; it is not consumed.
+            at: The field that findings about the value name; it is not consumed.
         """
         self._set(target, value)
         self.set_origin(target, at)

@@ -16,7 +16,7 @@ NO_GANG = (
     "not set; pods are scheduled one by one, as in the source system; set schedulerName: volcano "
     "for gang scheduling"
 )
-_SERVICE_LABEL: Location = ("metadata", "labels", labels.KUEUE_QUEUE)
+_SERVICE_QUEUE_LABEL: Location = ("metadata", "labels", labels.KUEUE_QUEUE)
 _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
 
 
@@ -26,15 +26,15 @@ def convert_queue(builder: ServiceBuilder) -> bool:
     The label may be on the document or on all its pods. It must not stay on pods, because Kueue
     would treat each pod as a job and never remove its scheduling gates.
     """
-    service_queue = builder.get(_SERVICE_LABEL)
-    pod_queues = {place: builder.get(place) for place in _find_pod_labels(builder)}
+    service_queue = builder.get(_SERVICE_QUEUE_LABEL)
+    pod_queues = {place: builder.get(place) for place in _find_pod_queue_labels(builder)}
     queue = service_queue if _is_queue(service_queue) else next(iter(pod_queues.values()), None)
     if not _is_queue(queue):
         return False
     if queue is not service_queue and any(other != queue for other in pod_queues.values()):
         return False
     report = builder.report
-    queue_labels = {_SERVICE_LABEL: service_queue, **pod_queues}
+    queue_labels = {_SERVICE_QUEUE_LABEL: service_queue, **pod_queues}
     (label_field, _), *duplicates = [
         (builder.remove(place), value) for place, value in queue_labels.items() if value is not None
     ]
@@ -59,12 +59,12 @@ def convert_queue(builder: ServiceBuilder) -> bool:
 
 
 def _is_queue(value: Any) -> bool:
-    """Return whether a label may be the name of a queue; our rules reject other values."""
+    """Return whether a label's value may name a queue; our rules reject other values."""
     return (isinstance(value, str) and bool(value)) or is_output(value)
 
 
-def _find_pod_labels(builder: ServiceBuilder) -> Iterator[Location]:
-    """Yield the location of the label in each pod template of the service."""
+def _find_pod_queue_labels(builder: ServiceBuilder) -> Iterator[Location]:
+    """Yield the location of the queue label in each pod template, whether it is set or not."""
     for index, role in enumerate(builder.roles):
         for template in _TEMPLATES:
             if template in role:

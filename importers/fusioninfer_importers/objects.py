@@ -99,15 +99,15 @@ def _report_generated(report: ConversionReport, at: SourceField, writer: str) ->
 def consume_envelope(
     report: ConversionReport,
     document: SourceDocument,
-    controllers: str | None = None,
+    controller_prefix: str | None = None,
     *,
     uses_name: bool = False,
 ) -> None:
     """Consume kind and metadata of a document that belongs to another document's service.
 
-    It does not become an object, so its labels and annotations are unsupported, except for labels
-    whose keys start with `controllers`, because the system's controllers set them. `uses_name`
-    says that the conversion uses the document's name.
+    It does not become an object, so its labels and annotations are unsupported, except for keys
+    with the prefix `controller_prefix`, which the system's controllers set. `uses_name` is whether
+    the conversion uses the document's name.
     """
     report.consume(document.at("apiVersion"), document.at("kind"))
     at = document.at("metadata")
@@ -115,7 +115,7 @@ def consume_envelope(
     check_name(report, document)
     if document.name is not None and not uses_name:
         report.left_out(at / "name", "is not used; objects are named after their service")
-    _report_labels(report, document, controllers)
+    _report_labels(report, document, controller_prefix)
     report_other_metadata(report, document)
 
 
@@ -128,7 +128,7 @@ def check_name(report: ConversionReport, document: SourceDocument) -> None:
 
 
 def _report_labels(
-    report: ConversionReport, document: SourceDocument, controllers: str | None = None
+    report: ConversionReport, document: SourceDocument, controller_prefix: str | None = None
 ) -> None:
     """Report labels and annotations of a document that does not become an object."""
     for field in ("labels", "annotations"):
@@ -136,7 +136,7 @@ def _report_labels(
         if not at.value:
             report.consume(at)
         for key in at.value or {}:
-            if controllers is not None and str(key).startswith(controllers):
+            if controller_prefix is not None and str(key).startswith(controller_prefix):
                 _report_generated(report, at / key, "controllers")
             elif key != _APPLIED:
                 report.unsupported(at / key, "is not supported here; set it on the service")

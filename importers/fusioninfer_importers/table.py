@@ -13,8 +13,8 @@ _KSERVE = ("serving.kserve.io/v1alpha2", "serving.kserve.io/v1alpha1")
 KTHENA = Importer(
     "Kthena",
     "fusioninfer_importers.kthena.convert",
-    {"ModelServing": _KTHENA_WORKLOAD},
-    {
+    services={"ModelServing": _KTHENA_WORKLOAD},
+    companions={
         "ModelServer": _KTHENA_NETWORKING,
         "ModelRoute": _KTHENA_NETWORKING,
         "AutoscalingPolicy": _KTHENA_WORKLOAD,
@@ -28,16 +28,16 @@ KTHENA = Importer(
 MODELPLANE = Importer(
     "Modelplane",
     "fusioninfer_importers.modelplane.convert",
-    {"ModelDeployment": _MODELPLANE},
-    dict.fromkeys(("ModelCache", "ModelEndpoint", "ModelService"), _MODELPLANE),
-    dict.fromkeys(("InferenceClass", "InferenceCluster", "InferenceGateway"), _MODELPLANE),
+    services={"ModelDeployment": _MODELPLANE},
+    companions=dict.fromkeys(("ModelCache", "ModelEndpoint", "ModelService"), _MODELPLANE),
+    platform=dict.fromkeys(("InferenceClass", "InferenceCluster", "InferenceGateway"), _MODELPLANE),
     words=_advice.MODELPLANE,
 )
 
 KSERVE = Importer(
     "KServe",
     "fusioninfer_importers.kserve.convert",
-    {"LLMInferenceService": _KSERVE},
-    {"LLMInferenceServiceConfig": _KSERVE},
+    services={"LLMInferenceService": _KSERVE},
+    companions={"LLMInferenceServiceConfig": _KSERVE},
     words=_advice.KSERVE,
 )

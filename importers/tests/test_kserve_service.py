@@ -529,7 +529,7 @@ def test_a_config_of_kserves_own_namespace_is_found_after_the_services() -> None
     elsewhere = config("gpu")
     elsewhere["metadata"]["namespace"] = "other"
     (message,) = reject(elsewhere, service)
-    assert "is in this input neither for namespace team nor for kserve" in message
+    assert "no LLMInferenceServiceConfig gpu in namespace team or kserve" in message
 
 
 def spread(key: str, skew: int) -> Manifest:
@@ -671,8 +671,8 @@ def test_invalid_values_are_rejected(more: Any, text: str) -> None:
 @each_row(
     ("uri", "account", "severity", "text"),
     [
-        ("s3://b/m", None, "warning", "spec: KServe adds the credentials of the Secrets of"),
-        ("hf://org/m", None, "info", "not set; KServe adds the credentials of the Secrets of"),
+        ("s3://b/m", None, "warning", "spec: KServe downloads with the credentials in"),
+        ("hf://org/m", None, "info", "not set; KServe downloads with the credentials in"),
         ("hf://org/m", "reader", "warning", "of ServiceAccount reader to the download"),
         ("pvc://claim", "reader", None, "credentials"),
     ],

@@ -73,7 +73,7 @@ class _TemplateFiller:
         content = node.content
         if isinstance(content, dict):
             nodes = {key: self.fill(item, (*path, key)) for key, item in content.items()}
-            is_incomplete = any(nodes.get(key, node) is None for key in ("name", "value"))
+            is_incomplete = any(key in nodes and nodes[key] is None for key in ("name", "value"))
             if path[-2:-1] == ("env",) and is_incomplete:
                 self._report.consume(*(leaf.at for _, leaf in node.leaves()))
                 return None  # a variable without its value would be wrong
@@ -132,7 +132,7 @@ class _TemplateFiller:
             if entry.content == "" and source_items[index].content != "":
                 self._report.left_out(
                     entry.at,
-                    "its Go template is empty because engines serve plain HTTP here; ignored",
+                    "its Go template is empty here, where engines serve plain HTTP; ignored",
                 )
             elif next_entry is None and _is_flag_without_value(entry.content):
                 self._report.left_out(

@@ -13,7 +13,7 @@ from typing import Any
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_pulumi.plugins.importers import Location, SourceField
 
-#: Lists of a pod spec that are merged, and the field that names their items.
+#: Lists of a pod spec that are merged, and the field that identifies their items.
 _MERGE_KEYS = {
     "containers": "name",
     "initContainers": "name",
@@ -112,7 +112,7 @@ def _parse(at: SourceField, value: Any) -> Node:
 
 
 def merge(base: Node, top: Node, field: str = "") -> Node:
-    """Merge two trees; values of `top` take precedence."""
+    """Merge two trees; values of `top` take precedence. `field` is the key of `base` and `top`."""
     if isinstance(base.content, dict) and isinstance(top.content, dict):
         merged = dict(base.content)
         for key, node in top.content.items():

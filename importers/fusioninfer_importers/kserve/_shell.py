@@ -28,7 +28,7 @@ _OTHER_EXPANSION = re.compile(r"\$(?:\{[^}]*\}?|[0-9@*#?!$-])")
 def split_container_args(
     report: ConversionReport, args: Node, names: Collection[str]
 ) -> Iterator[Node]:
-    """Yield the arguments in a container's args.
+    """Yield the arguments that the shell makes of a container's args.
 
     Each keeps its own source field if the shell does not change the list.
     """
@@ -50,7 +50,7 @@ def split_container_args(
 def split_shell_text(
     report: ConversionReport, node: Node, names: Collection[str], expanded: Collection[str]
 ) -> Iterator[Node]:
-    """Yield the arguments in a text, none if they are unknown; the kubelet expands variables.
+    """Yield the arguments that the shell makes of a text; none, and an error, if they are unknown.
 
     `names` are the variables that the shell knows, `expanded` those that the kubelet expands here.
     """
@@ -63,7 +63,9 @@ def split_shell_text(
     if any(name in names for name in _find_variables(text)):
         report.translated(node.at, "the kubelet expands its variables, even inside quotes")
     try:
-        parts = shlex.split("".join(_convert(piece, names) for piece in _PIECE.findall(text)))
+        parts = shlex.split(
+            "".join(_use_kubelet_syntax(piece, names) for piece in _PIECE.findall(text))
+        )
     except ValueError as failure:
         report.invalid(node.at, f"is not valid shell syntax: {failure}")
         return
@@ -104,7 +106,7 @@ def _find_variables(text: str) -> list[str]:
     return [match[1] or match[2] for match in _VARIABLE.finditer(text)]
 
 
-def _convert(piece: str, names: Collection[str]) -> str:
+def _use_kubelet_syntax(piece: str, names: Collection[str]) -> str:
     """Return a part of a text with its variables in the kubelet's syntax: `$(NAME)`."""
     if piece.startswith("\\"):
         return piece

@@ -70,8 +70,8 @@ class Preset:
         has_sidecar: Whether a sidecar uses the pool's port, and the engine the next one.
         has_offloading: Whether the KV cache is offloaded to host memory.
         model_arguments: Arguments of its command that name the model.
-        is_replaced: Whether a config in the service's namespace replaces it.
-        has_script: Whether it runs KServe's script around `vllm serve`.
+        is_replaced: Whether a config in the service's namespace replaces the preset.
+        has_script: Whether the pod runs KServe's script around `vllm serve`.
     """
 
     is_multi_pod: bool
@@ -166,10 +166,8 @@ def _merge_container(container: Node, preset: Preset) -> Node:
     mounts = [{"name": name, "mountPath": path} for path, name in _VOLUMES.items()]
     port = {"containerPort": PORT + 1 if preset.has_sidecar else PORT, "protocol": "TCP"}
     env = [{"name": name, "value": value} for name, value in _PRESET_ENV.items()]
-    security, user_security = (
-        make_node(container.at, _choose_security_context(preset)),
-        container.get("securityContext"),
-    )
+    security = make_node(container.at, _choose_security_context(preset))
+    user_security = container.get("securityContext")
     return set_fields(
         container,
         ports=container.get("ports") or make_node(container.at, [port]),
@@ -193,7 +191,7 @@ def _merge_lifecycle(container: Node, preset: Preset) -> Node | None:
 
 
 def _add_missing(container: Node, field: str, key: str, items: list[dict[str, Any]]) -> Node:
-    """Return a list of the container, after those of the preset's items that it does not have."""
+    """Return a list of the container, preceded by items of the preset whose keys it lacks."""
     entries = container.get(field)
     if entries is not None and not isinstance(entries.content, list):
         return entries  # our rules reject it
@@ -272,7 +270,7 @@ def _complete_engine(report: ConversionReport, container: Node, preset: Preset) 
     if not preset.has_script:
         return container
     if container.get("image") is None:
-        report.chosen(container.at, f"not set; uses the image of KServe's presets, {IMAGE}")
+        report.chosen(container.at, f"image is not set; uses that of KServe's presets, {IMAGE}")
         container = set_fields(container, image=make_node(container.at, IMAGE))
     env = container.get("env")
     variables = env.items if env is not None else []
@@ -303,6 +301,7 @@ def _complete_engine(report: ConversionReport, container: Node, preset: Preset) 
     if args is not None and args.items:
         arguments += split_container_args(report, args, names)
     at = container.at
+    # User-defined served names replace the generated ones, but not the path of a mounted model.
     model_words = [word for word in preset.model_arguments if word.startswith("/")]
     if not any(str(word.content).startswith(SERVED_NAME) for word in arguments):
         model_words = list(preset.model_arguments)

@@ -20,7 +20,7 @@ from fusioninfer_importers.kserve.credentials import (
 from fusioninfer_importers.kserve.models import LLMInferenceService, LLMInferenceServiceConfig
 from fusioninfer_importers.kserve.presets import (
     PREFIX,
-    Replaced,
+    ReplacedPresets,
     drop_scripts,
     find_presets,
     has_script,
@@ -51,14 +51,14 @@ _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
 _COLLECTOR, _SAMPLING = "http://otel-collector:4317", 0.05
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
 CONFIG_MAP = "ConfigMap"
-#: Fields that identify a ConfigMap.
+#: Fields that identify a document.
 _IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
 
 
 def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-    """Return ConfigMaps of endpoint pickers and of KServe, and objects with credentials."""
-    place = ("spec", "router", "scheduler", "config", "ref", "name")
-    values = [document.at(*place).value for document in documents]
+    """Return the keys of ConfigMaps, ServiceAccounts and Secrets that the conversion reads."""
+    config_ref = ("spec", "router", "scheduler", "config", "ref", "name")
+    values = [document.at(*config_ref).value for document in documents]
     names = {name for name in values if isinstance(name, str)}
     services = filter_kind(documents, SERVICE)
     # A config may be in another namespace than the services that are based on it.
@@ -84,14 +84,15 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         for kind in (CONFIG_MAP, ACCOUNT, SECRET)
     )
     report.consume(*(document.at() for document in (*accounts.values(), *secrets.values())))
-    used: set[SourceDocument] = set()
-    specs: list[tuple[SourceDocument, Replaced, list[SourceDocument], Node]] = []
+    used_configs: set[SourceDocument] = set()
+    specs: list[tuple[SourceDocument, ReplacedPresets, list[SourceDocument], Node]] = []
     for document, _ in validate_kind(report, documents, SERVICE, LLMInferenceService):
-        references = _find_bases(report, document, configs)
-        presets = find_presets(document, _merge_specs(report, document, references), configs)
-        bases = [config for config in presets.values() if config not in references] + references
-        used.update(bases)
-        spec = _merge_bases(report, document, bases)
+        base_refs = _find_base_refs(report, document, configs)
+        presets = find_presets(document, _merge_specs(report, document, base_refs), configs)
+        # KServe merges presets first, then the baseRefs, then the service.
+        bases = [config for config in presets.values() if config not in base_refs] + base_refs
+        used_configs.update(bases)
+        spec = _merge_and_report_overrides(report, document, bases)
         replaced_presets = {name: has_script(spec, name) for name in presets}
         specs.append((document, replaced_presets, bases, drop_scripts(report, spec)))
     backends: dict[tuple[Any, str, str], Mapping[str, Any]] = {}
@@ -108,7 +109,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         related = Related(maps, accounts, secrets, backends, groups)
         convert_service(builder, spec, related, replaced)
     _report_config_maps(report, maps)
-    _report_configs(report, configs, used)
+    _report_configs(report, configs, used_configs)
     return report.finish()
 
 
@@ -130,15 +131,12 @@ def _report_config_maps(report: ConversionReport, maps: Objects) -> None:
 
 
 def _report_configs(
-    report: ConversionReport, configs: Objects, used: Collection[SourceDocument]
+    report: ConversionReport, configs: Objects, used_configs: Collection[SourceDocument]
 ) -> None:
     for document in configs.values():
-        report.consume(
-            document.at("apiVersion"), document.at("kind"), document.at("metadata", "name")
-        )
-        report.consume(document.at("metadata", "namespace"))
+        report.consume(*(document.at(*path) for path in _IDENTITY))
         check_name(report, document)
-        if document in used:
+        if document in used_configs:
             report_other_metadata(report, document)
             for field in ("labels", "annotations"):
                 if document.metadata.get(field):
@@ -156,10 +154,10 @@ def _report_configs(
             report.warning(DOCUMENT_UNUSED, document.at(), message)
 
 
-def _find_bases(
+def _find_base_refs(
     report: ConversionReport, document: SourceDocument, configs: Objects
 ) -> list[SourceDocument]:
-    """Return the configs that a service is based on, in merge order."""
+    """Return the configs in a service's baseRefs, in merge order."""
     bases = []
     for index, reference in enumerate(document.raw["spec"].get("baseRefs") or ()):
         at = document.at("spec", "baseRefs", index)
@@ -173,8 +171,8 @@ def _find_bases(
         else:
             report.unsupported(
                 at,
-                f"LLMInferenceServiceConfig {name} is in this input neither for namespace "
-                f"{document.namespace} nor for {NAMESPACE}; add it as a document",
+                f"this input has no LLMInferenceServiceConfig {name} in namespace "
+                f"{document.namespace} or {NAMESPACE}; add it as a document",
                 REFERENCE_MISSING,
             )
         if config is not None and config.raw["spec"].get("baseRefs"):
@@ -205,10 +203,10 @@ def _merge_specs(
     return functools.reduce(merge, specs)
 
 
-def _merge_bases(
+def _merge_and_report_overrides(
     report: ConversionReport, document: SourceDocument, bases: Sequence[SourceDocument]
 ) -> Node:
-    """Return the spec of a service merged over its configs; report values that are overridden."""
+    """Like `_merge_specs`, but report overridden values."""
     service, spec = _read_spec(report, document), _merge_specs(report, document, bases)
     kept = {leaf.at for _, leaf in spec.leaves()}
     for _, leaf in service.leaves():
@@ -218,8 +216,7 @@ def _merge_bases(
             report.consume(leaf.at)
         else:
             report.left_out(
-                leaf.at,
-                "overridden by a later item of the list, as KServe merges them",
+                leaf.at, "overridden by a later item of the list, as KServe merges them"
             )
     for config in bases:
         for at in config.leaves():
@@ -234,7 +231,7 @@ def _find_config(configs: Objects, namespace: Any, name: Any) -> SourceDocument 
 
 
 def convert_service(
-    builder: ServiceBuilder, spec: Node, related: Related, replaced: Replaced
+    builder: ServiceBuilder, spec: Node, related: Related, replaced: ReplacedPresets
 ) -> None:
     """Convert an LLMInferenceService, whose spec is merged with its configs."""
     copy_metadata(builder, builder.main)
@@ -324,7 +321,9 @@ def _convert_tracing(builder: ServiceBuilder, spec: Node) -> None:
     if endpoint is None:
         endpoint = Node(tracing.at, _COLLECTOR, synthetic=True)
         report.consume(tracing.at)
-        report.chosen(tracing.at / "exporterEndpoint", f"not set; KServe's preset has {_COLLECTOR}")
+        report.chosen(
+            tracing.at / "exporterEndpoint", f"not set; uses {_COLLECTOR}, as KServe's preset"
+        )
     copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
     _add_trace_attributes(builder, endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
@@ -336,8 +335,7 @@ def _convert_tracing(builder: ServiceBuilder, spec: Node) -> None:
     is_ratio = sampler is None or "traceidratio" in str(sampler.content)
     if sampler is not None and not is_ratio:
         report.unsupported(
-            sampler.at,
-            "is not supported; use parentbased_traceidratio and set tracing.samplerArg",
+            sampler.at, "is not supported; use parentbased_traceidratio and set tracing.samplerArg"
         )
     elif sampler is not None:
         report.translated(sampler.at, "the client's sampling decision takes precedence")

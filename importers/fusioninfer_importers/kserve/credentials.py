@@ -21,6 +21,7 @@ _DEFAULT = "default"
 _ACCOUNT_NAME = ("template", "serviceAccountName")
 #: Annotation of a service whose downloads use this Secret instead of the ServiceAccount's.
 _SECRET_NAME = "serving.kserve.io/storageSecretName"  # noqa: S105  # the key of an annotation
+#: Annotation of a ServiceAccount that gives pods an IAM role.
 _IAM_ROLE = "eks.amazonaws.com/role-arn"
 _TOKEN, _ACCESS_KEY = "HF_TOKEN", "AWS_SECRET_ACCESS_KEY"
 _ENDPOINT, _HTTPS, _REGION = "S3_ENDPOINT", "S3_USE_HTTPS", "AWS_DEFAULT_REGION"
@@ -94,8 +95,8 @@ def _use_account(
     account = accounts.get((namespace, name))
     if account is None:
         message = (
-            f"KServe adds the credentials of the Secrets of ServiceAccount {name} to the download; "
-            "add the ServiceAccount and its Secrets as documents"
+            f"KServe downloads with the credentials in the Secrets of ServiceAccount {name}, which "
+            "is not in this input; add it and its Secrets as documents"
         )
         if name == _DEFAULT and "s3" not in schemes:
             report.chosen(at / "template" / "serviceAccountName", f"not set; {message}")
@@ -161,7 +162,8 @@ def _use_s3_settings(builder: ServiceBuilder, source: SourceDocument) -> None:
         url = endpoint if host != endpoint else f"{default_scheme}://{host}"
         builder.derive((*_MODEL, "s3", "endpoint"), url, at)
         settings[_ENDPOINT] = (host, at)
-        settings |= {_HTTPS: (uses_https, at)} if uses_https else {}
+        if uses_https:
+            settings[_HTTPS] = (uses_https, at)
     else:
         settings.pop(_HTTPS, None)
     variables = (*_MODEL, "fetcher", "env")

@@ -93,7 +93,7 @@ def _merge_pods(pod: Node | None, preset: Node) -> Node:
 def _build_tokenizer(
     builder: ServiceBuilder, spec: Node, at: SourceField, *, is_replaced: bool
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return parameters of `token-producer`, None unless hf:// or pvc://, and its pod."""
+    """Return the parameters of `token-producer` (None without hf:// or pvc://) and the pod."""
     preset = copy.deepcopy(_PRESETS[TOKENIZER])
     if is_replaced:
         ports = preset["containers"][0]["ports"]
@@ -135,7 +135,7 @@ def _read_tokenizer_pod(builder: ServiceBuilder, tokenizer: Node | None) -> Node
     builder.report.consume(*() if tokenizer.content else (tokenizer.at,))
     pod = tokenizer.get("template") or Node(tokenizer.at, {})
     for field, value in _PRESET_POD.items():
-        _consume_preset(builder, pod.get(field), value)
+        _consume_if_equal(builder, pod.get(field), value)
     items = [_rename_main(builder, item) for item in pod.list_at("containers")]
     fields = {"volumes": pod.get("volumes"), "containers": Node(pod.at, items)}
     return set_fields(Node(pod.at, {}), **fields)
@@ -146,15 +146,15 @@ def _rename_main(builder: ServiceBuilder, container: Node) -> Node:
     if name is None or name.content != MAIN:
         return container
     builder.report.consume(name.at)
-    _consume_preset(builder, container.get("args"), [])
-    _consume_preset(builder, container.get("ports"), _PRESET_PORTS)
+    _consume_if_equal(builder, container.get("args"), [])
+    _consume_if_equal(builder, container.get("ports"), _PRESET_PORTS)
     command = container.get("command")
     script = str(command.items[-1].content) if command is not None and command.items else ""
     if command is not None and script.replace("\\\n", "").split() == _PRESET_SCRIPT.split():
-        _consume_preset(builder, command, command.value)
+        _consume_if_equal(builder, command, command.value)
     return set_fields(container, name=Node(name.at, TOKENIZER), command=None, args=None, ports=None)
 
 
-def _consume_preset(builder: ServiceBuilder, field: Node | None, value: Any) -> None:
+def _consume_if_equal(builder: ServiceBuilder, field: Node | None, value: Any) -> None:
     if field is not None and field.value == value:
         builder.report.consume(field.at, *(leaf.at for _, leaf in field.leaves()))

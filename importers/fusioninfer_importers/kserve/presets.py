@@ -27,7 +27,7 @@ from fusioninfer_pulumi.plugins.importers import SourceDocument
 PREFIX = "kserve-config-llm-"
 _ROUTE, _TRACING = "router-route", "tracing"
 #: Prefix of the annotations in a service's status that name the presets of its KServe release.
-_PINNED_NAME = "serving.kserve.io/config-llm-"
+_PINNED_NAME_PREFIX = "serving.kserve.io/config-llm-"
 #: The scripts of KServe's presets (aaac4e29), by the first 16 digits of their SHA-256. Containers
 #: with these scripts get a generated command.
 _SCRIPTS = {
@@ -43,7 +43,7 @@ _SCRIPTS = {
 }
 #: Presets that configs in a service's namespace replace, by name without the prefix; and whether
 #: the service's containers run KServe's script nevertheless.
-Replaced = Mapping[str, bool]
+ReplacedPresets = Mapping[str, bool]
 
 
 def _list_presets(spec: Node) -> Iterator[str]:
@@ -79,7 +79,7 @@ def find_presets(
     """
     presets: dict[str, SourceDocument] = {}
     for preset in _list_presets(spec):
-        pinned_name = document.at("status", "annotations", f"{_PINNED_NAME}{preset}").value
+        pinned_name = document.at("status", "annotations", f"{_PINNED_NAME_PREFIX}{preset}").value
         # KServe does not pin the route's preset.
         name = f"{PREFIX}{preset}" if preset == _ROUTE or not pinned_name else str(pinned_name)
         config = configs.get((document.namespace, name))
@@ -89,7 +89,7 @@ def find_presets(
 
 
 def has_script(spec: Node, preset: str) -> bool:
-    """Return whether containers of a preset's workload run KServe's script."""
+    """Return whether a container of the preset's workload runs KServe's script."""
     workload = (spec.get("prefill") or spec) if preset.startswith("prefill-") else spec
     pods = [pod for field in ("template", "worker") if (pod := workload.get(field)) is not None]
     leaves = (entry for pod in pods for entry in pod.leaves())
@@ -97,7 +97,7 @@ def has_script(spec: Node, preset: str) -> bool:
 
 
 def drop_scripts(report: ConversionReport, workload: Node) -> Node:
-    """Return a spec without the scripts of KServe's presets, whose commands are generated."""
+    """Return a spec without the scripts of KServe's presets; a command is generated instead."""
     fields = {
         field: _drop_script(report, pod)
         for field in ("template", "worker")

@@ -268,7 +268,7 @@ def _convert_route(
     group, weight = route.get("group"), route.get("weight")
     if group is None and weight is not None:
         report.left_out(weight.at, "has no effect without a group")
-    fields = [field for field in (group, weight) if field is not None and group is not None]
+    fields = [] if group is None else [field for field in (group, weight) if field is not None]
     report.consume(*(field.at for field in fields))
     refs = route.get("http", "refs")
     if refs is not None:
@@ -317,8 +317,8 @@ def _convert_route(
 def _make_group_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[dict[str, Any]]:
     """Return the rules for a group's path; empty unless the service has the largest weight.
 
-    KServe writes the rules into the route of every member (router_group_routing.go). Gateways use
-    the oldest of equal rules.
+    KServe writes the rules into the route of every member (router_group_routing.go), and gateways
+    use the oldest of equal rules.
     """
     namespace, name = builder.main.namespace, str(builder.main.name)
     members = groups.get((namespace, str(group.content)), ())
@@ -328,8 +328,8 @@ def _make_group_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> l
     if other_services:
         builder.report.left_out(
             group.at,
-            f"{', '.join(other_services)} of group {group.content} serves other model names than "
-            f"{', '.join(sorted(own_member.models))}; KServe does not split requests between them",
+            f"KServe splits requests only between services with equal model names; those of "
+            f"{', '.join(other_services)} differ from {', '.join(sorted(own_member.models))}",
         )
     main = max(peers, key=lambda member: member.weight)
     prefix = f"/{qualify_name(namespace, own_member.model)}"
@@ -412,8 +412,8 @@ def _convert_gateway(builder: ServiceBuilder, target: Location, router: Node) ->
             builder.remove((*target, "httproute", "parentRefs"))
             builder.report.left_out(parents.at, "overridden by gateway.refs, as in KServe; ignored")
         return
-    is_detached = router.get("route") is None or route_refs is not None
-    if parents is not None or (gateway is None and is_detached):
+    has_no_managed_route = router.get("route") is None or route_refs is not None
+    if parents is not None or (gateway is None and has_no_managed_route):
         builder.report.consume(*(() if gateway is None else (gateway.at,)))
         return
     at = router.at / "gateway" if gateway is None else gateway.at

@@ -16,7 +16,8 @@ from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, Sourc
 
 #: Annotation that scales a service to zero (GetForceStopRuntime of KServe, any letter case).
 STOP = "serving.kserve.io/stop"
-#: The ConfigMap with the settings of KServe's controller, and its key for WVA.
+#: The ConfigMap with the settings of KServe's controller, and its key for the Workload Variant
+#: Autoscaler (WVA).
 SETTINGS, WVA_SETTINGS = "inferenceservice-config", "autoscaling-wva-controller-config"
 #: Label by which WVA knows the accelerator (wvaLabels of KServe's scaling.go).
 _ACCELERATOR = "inference.optimization/acceleratorName"
@@ -80,10 +81,9 @@ def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -
 def _convert_wva(
     builder: ServiceBuilder, target: Location, workload: Node, scaling: Node, wva: Node
 ) -> None:
-    """Convert a workload that follows the Workload Variant Autoscaler (KServe's scaling.go).
+    """Convert a workload whose replicas WVA decides (KServe's scaling.go).
 
-    WVA finds the autoscaler by its annotations, and publishes its decision under the autoscaler's
-    name.
+    WVA finds the autoscaler by annotations, and publishes its decision under the autoscaler's name.
     """
     autoscaling = (*target, "autoscaling")
     builder.report.consume(wva.at)
@@ -234,6 +234,7 @@ def _replace_pod_names(builder: ServiceBuilder, trigger: Node) -> Node:
         pods = object_names.role_lws(service, role)
         kserve_name = re.escape(name_child(service, suffix))
         query = re.sub(rf"\b{kserve_name}(?:{_REPLICA_SET_POD})", f"{pods}-[0-9]+", query)
+        # The name with a pattern for the rest (`-.*`, `-[0-9]+`), or at the end of an alternative.
         query = re.sub(rf"\b{kserve_name}(?=-[.\[]|[\"|)$])", pods, query)
     if query == node.content:
         return trigger

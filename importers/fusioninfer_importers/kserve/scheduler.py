@@ -65,13 +65,11 @@ _PREFILL_WEIGHTS: _Weights = {
 _DECODE_WEIGHTS: _Weights = {"active-request-scorer": 2, "prefix-cache-scorer": 3}
 #: Added to every profile if the model has LoRA adapters.
 _LORA_WEIGHTS: _Weights = {"lora-affinity-scorer": 4}
-_PICK = "max-score-picker"
+_PICKER_PLUGIN = "max-score-picker"
 _DECIDER = "always-disagg-pd-decider"
 
 #: Flags that contain the configuration.
 _CONFIG_FLAGS = ("config-text", "configText")
-
-
 #: Ports of the picker's container in KServe's preset, which are generated here.
 _PORTS = [
     {"containerPort": port, "name": name, **protocol}
@@ -90,20 +88,20 @@ def _find_config_map(maps: Objects, namespace: Any, name: Any) -> SourceDocument
     return next((maps[place, name] for place in places if (place, name) in maps), None)
 
 
-def build_default_config(family: EppFamily, *, is_pd: bool, adapters: bool) -> dict[str, Any]:
+def build_default_config(family: EppFamily, *, is_pd: bool, has_adapters: bool) -> dict[str, Any]:
     """Return the configuration that KServe's controller writes for a scheduler without one.
 
     Args:
         family: The endpoint picker that reads it.
         is_pd: Whether the service has prefill and decode.
-        adapters: Whether the model has LoRA adapters.
+        has_adapters: Whether the model has LoRA adapters.
     """
-    lora = _LORA_WEIGHTS if adapters else {}
+    lora = _LORA_WEIGHTS if has_adapters else {}
     header = {"apiVersion": family.api_versions[0], "kind": KIND}
     if not is_pd:
         return {
             **header,
-            "plugins": _make_plugins("single-profile-handler", *_WEIGHTS, _PICK, *lora),
+            "plugins": _make_plugins("single-profile-handler", *_WEIGHTS, _PICKER_PLUGIN, *lora),
             "schedulingProfiles": [_make_profile("default", {**lora, **_WEIGHTS})],
         }
     handler = {"type": "disagg-profile-handler", "parameters": {"deciders": {"prefill": _DECIDER}}}
@@ -112,7 +110,7 @@ def build_default_config(family: EppFamily, *, is_pd: bool, adapters: bool) -> d
         **header,
         "plugins": [
             *_make_plugins("disagg-headers-handler", "prefill-filter", "decode-filter"),
-            *_make_plugins(*scorers, _PICK, _DECIDER),
+            *_make_plugins(*scorers, _PICKER_PLUGIN, _DECIDER),
             handler,
             *_make_plugins(*lora),
         ],
@@ -130,7 +128,7 @@ def _make_plugins(*names: str) -> list[dict[str, Any]]:
 def _make_profile(name: str, weights: _Weights, *filters: str) -> dict[str, Any]:
     references: list[dict[str, Any]] = [{"pluginRef": plugin} for plugin in filters]
     references += [{"pluginRef": plugin, "weight": weight} for plugin, weight in weights.items()]
-    return {"name": name, "plugins": [*references, {"pluginRef": _PICK}]}
+    return {"name": name, "plugins": [*references, {"pluginRef": _PICKER_PLUGIN}]}
 
 
 def convert_scheduler(
@@ -156,10 +154,10 @@ def convert_scheduler(
     pool = scheduler.get("pool")
     if pool is not None:
         _report_pool(builder, pool)
-    scheduler, tokenizer = add_sidecars(builder, spec, read_plugins(scheduler), replaced)
-    config = _convert_picker_pods(builder, picker, scheduler)
-    _convert_config(builder, target, scheduler, config, spec, maps)
-    _migrate_config(builder, target, scheduler.at / "config", tokenizer)
+    scheduler, producer = add_sidecars(builder, spec, read_plugins(scheduler), replaced)
+    config_flag = _convert_picker_pods(builder, picker, scheduler)
+    _convert_config(builder, target, scheduler, config_flag, spec, maps)
+    _migrate_config(builder, target, scheduler.at / "config", producer)
 
 
 def read_plugins(scheduler: Node) -> list[dict[str, Any]]:
@@ -192,56 +190,57 @@ def _convert_config(
     builder: ServiceBuilder,
     target: Location,
     scheduler: Node,
-    flag: Node | None,
+    config_flag: Node | None,
     spec: Node,
     maps: Objects,
 ) -> None:
-    """Set the picker's configuration; `flag` is the configuration in its arguments."""
+    """Set the picker's configuration; `config_flag` is the configuration in its arguments."""
     report, target_config = builder.report, (*target, "endpointPickerConfig")
     image = builder.get((*target, "endpointPicker", "image"))
     family = find_family(image) if isinstance(image, str) else None
     inline, reference = scheduler.get("config", "inline"), scheduler.get("config", "ref")
     if inline is not None and reference is not None:
         report.invalid(reference.at, "conflicts with inline; remove one of them")
-    if flag is not None and (inline is not None or reference is not None):
-        report.left_out(flag.at, "overridden by router.scheduler.config")
-        flag = None
+    if config_flag is not None and (inline is not None or reference is not None):
+        report.left_out(config_flag.at, "overridden by router.scheduler.config")
     if inline is not None:
         value = inline.value
         text = value if isinstance(value, str) else yaml.safe_dump(value, sort_keys=False)
         builder.derive(target_config, text, inline.at)
     elif reference is not None:
         _use_config_map(builder, target, reference, maps)
-    elif flag is not None:
-        copy_node(builder, target_config, flag)
+    elif config_flag is not None:
+        copy_node(builder, target_config, config_flag)
     else:
         adapters = spec.get("model", "lora", "adapters")
         default = build_default_config(
             family or FAMILIES[Family.LLM_D_0_10],
             is_pd=spec.get("prefill") is not None,
-            adapters=adapters is not None and bool(adapters.items),
+            has_adapters=adapters is not None and bool(adapters.items),
         )
         builder.default(target_config, dump_epp_config(default), scheduler.at)
 
 
 def _migrate_config(
-    builder: ServiceBuilder, target: Location, at: SourceField, tokenizer: dict[str, Any] | None
+    builder: ServiceBuilder, target: Location, at: SourceField, producer: dict[str, Any] | None
 ) -> None:
-    """Migrate the configuration for a current picker, as KServe's controller does."""
+    """Migrate the configuration for a current picker, as KServe's controller does.
+
+    `producer` has the parameters of `token-producer`, None without a tokenizer.
+    """
     target_config = (*target, "endpointPickerConfig")
     config = _parse_config(builder.get(target_config))
     image = builder.get((*target, "endpointPicker", "image"))
     family = find_family(image) if isinstance(image, str) else None
     if family is None or family.family not in (Family.LLM_D_0_9, Family.LLM_D_0_10):
-        if tokenizer is not None:
+        if producer is not None:
             builder.report.unsupported(
-                at,
-                "the tokenizer needs the endpoint picker of llm-d 0.9 or 0.10; change the image",
+                at, "the tokenizer needs the endpoint picker of llm-d 0.9 or 0.10; change the image"
             )
         return
     migrated = migrate(config)
-    if tokenizer is not None:
-        connect_tokenizer(migrated, tokenizer)
+    if producer is not None:
+        connect_tokenizer(migrated, producer)
     if migrated != config:
         origin = builder.remove(target_config)
         builder.default(target_config, yaml.safe_dump(migrated, sort_keys=False), origin)
@@ -378,8 +377,7 @@ def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Nod
             config = value
         elif value is not None and value.content in preset_flags.get(flag, ()):
             builder.report.left_out(
-                nodes[0].at,
-                f"--{flag} {value.content} is set or not needed here; ignored",
+                nodes[0].at, f"--{flag} {value.content} is generated or not needed here; ignored"
             )
             builder.report.consume(*(node.at for node in nodes))
         else:

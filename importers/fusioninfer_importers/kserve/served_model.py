@@ -18,7 +18,7 @@ from fusioninfer_importers.kserve._nodes import (
 from fusioninfer_importers.kserve.container import SERVED_NAME
 from fusioninfer_pulumi.plugins.importers import Location
 
-NAME = "storage-initializer"
+INITIALIZER = "storage-initializer"
 #: Where the command of KServe's presets expects the model.
 WEIGHTS = "/mnt/models"
 _FETCHER: Location = ("spec", "model", "fetcher")
@@ -136,13 +136,11 @@ def _convert_download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
         builder.default(target, "InitContainer", model.at)
     elif is_disabled and enabled is not None and uri.startswith("s3://"):
         builder.report.unsupported(
-            enabled.at,
-            "s3:// needs the storage-initializer; remove enabled: false",
+            enabled.at, "s3:// needs the storage-initializer; remove enabled: false"
         )
     elif enabled is not None:
-        builder.report.consume(
-            enabled.at
-        )  # volumes and images are mounted, and s3:// is downloaded
+        # Volumes and images are mounted, and s3:// is downloaded.
+        builder.report.consume(enabled.at)
 
 
 def _convert_lora(builder: ServiceBuilder, model: Node) -> None:
@@ -208,11 +206,11 @@ def _remove_initializer(builder: ServiceBuilder, workload: Node, *, is_fetched: 
 def _remove_from_pod(builder: ServiceBuilder, pod: Node, *, is_fetched: bool) -> Node:
     entries = pod.get("initContainers")
     items = entries.items if entries is not None else []
-    kept = [item for item in items if item.text("name") != NAME]
+    kept = [item for item in items if item.text("name") != INITIALIZER]
     if entries is None or len(kept) == len(items):
         return pod
     for container in items:
-        if container.text("name") != NAME:
+        if container.text("name") != INITIALIZER:
             continue
         if is_fetched:
             _convert_fetcher(builder, container)

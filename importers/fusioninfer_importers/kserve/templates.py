@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     r'\s*(?:(?P<text>`[^`]*`|"[^"\\]*")|(?P<number>-?[0-9]+)(?![\w.])'
     r"|(?P<field>(?:\.[A-Za-z]\w*)+|\.)|(?P<word>[A-Za-z]\w*)|(?P<mark>[()]))"
 )
-#: Keys whose Go fields are not the key with a capital letter.
+#: Keys of Go fields that are more than the field's name with a small first letter.
 _KEYS = {"URI": "uri", "LoRA": "lora", "HTTP": "http", "WVA": "wva", "HPA": "hpa", "KEDA": "keda"}
 #: Default grace period of pods, and the seconds of it that vLLM does not get.
 _GRACE_SECONDS, _MARGIN_SECONDS = 60, 5

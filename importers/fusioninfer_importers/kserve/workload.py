@@ -16,7 +16,7 @@ from fusioninfer_importers.kserve.container import (
     merge_preset,
     name_preset,
 )
-from fusioninfer_importers.kserve.presets import Replaced
+from fusioninfer_importers.kserve.presets import ReplacedPresets
 from fusioninfer_importers.kserve.router import MODEL_ROUTING
 from fusioninfer_importers.kserve.scaling import convert_scaling, find_stop_annotation
 from fusioninfer_importers.kserve.sidecar import convert_sidecar
@@ -57,7 +57,7 @@ def convert_workload(
     name: str,
     component_type: str,
     arguments: tuple[str, ...],
-    replaced: Replaced,
+    replaced: ReplacedPresets,
 ) -> None:
     """Convert a workload to a role.
 
@@ -239,8 +239,7 @@ def _copy_metadata(builder: ServiceBuilder, target: Location, metadata: Node) ->
     for key, node in metadata.content.items():
         if key == MODEL_ROUTING:
             builder.report.left_out(
-                node.at,
-                "set by KServe's presets; controls the header rule of the route",
+                node.at, "set by KServe's presets; controls the header rule of the route"
             )
         else:
             copy_node(builder, (*target, key), node)

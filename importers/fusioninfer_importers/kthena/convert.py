@@ -17,7 +17,7 @@ from fusioninfer_importers.kthena.models import (
     ModelServer,
     ModelServing,
 )
-from fusioninfer_importers.kthena.routes import Shared, convert_route, convert_shared
+from fusioninfer_importers.kthena.routes import SharedTarget, convert_route, convert_shared
 from fusioninfer_importers.kthena.scaling import Policy, convert_policies
 from fusioninfer_importers.kthena.servers import Server, check_traffic_policy, convert_server
 from fusioninfer_importers.kthena.serving import Serving, convert_gang, convert_serving
@@ -26,7 +26,7 @@ from fusioninfer_importers.objects import consume_envelope
 from fusioninfer_pulumi.plugins.importers import Conversion, SourceDocument
 
 #: Prefix of labels that Kthena's controllers set (pkg/model-booster-controller/utils).
-_LABELS = "workload.serving.volcano.sh/"
+_LABEL_PREFIX = "workload.serving.volcano.sh/"
 _BOOSTER_UNSUPPORTED = (
     "Kthena's controller creates a ModelServing, a ModelServer and a ModelRoute from a "
     "ModelBooster, with Kthena's own programs in the pods; import these from the cluster: "
@@ -49,22 +49,22 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     """
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     servings: list[Serving] = []
-    for document, serving in validate_kind(report, documents, "ModelServing", ModelServing):
+    for document, model in validate_kind(report, documents, "ModelServing", ModelServing):
         builder = report.add_service(document)
-        convert_serving(builder, serving)
-        servings.append(Serving(serving, builder))
+        convert_serving(builder, model)
+        servings.append(Serving(model, builder))
     workloads = list(servings)
     for document, deployment in validate_kind(report, documents, DEPLOYMENT, Deployment):
         workloads.append(convert_deployment(report, document, deployment))
     servers: dict[tuple[Any, Any], Server] = {}
     for document, model_server in validate_kind(report, documents, "ModelServer", ModelServer):
-        consume_envelope(report, document, _LABELS)
+        consume_envelope(report, document, _LABEL_PREFIX)
         server = convert_server(report, document, model_server.spec, workloads)
         if server is not None:
             servers[document.namespace, document.name] = server
-    shared: list[Shared] = []
+    shared: list[SharedTarget] = []
     for document, route in validate_kind(report, documents, "ModelRoute", ModelRoute):
-        consume_envelope(report, document, _LABELS)
+        consume_envelope(report, document, _LABEL_PREFIX)
         shared += convert_route(report, document, route.spec, servers)
     convert_shared(shared)
     for server in servers.values():
@@ -73,16 +73,16 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     for document, policy in validate_kind(
         report, documents, "AutoscalingPolicy", AutoscalingPolicy
     ):
-        consume_envelope(report, document, _LABELS)
+        consume_envelope(report, document, _LABEL_PREFIX)
         policies.append(Policy(document, policy.spec))
     bindings: list[tuple[SourceDocument, BindingSpec]] = []
     kind = "AutoscalingPolicyBinding"
     for document, binding in validate_kind(report, documents, kind, AutoscalingPolicyBinding):
-        consume_envelope(report, document, _LABELS)
+        consume_envelope(report, document, _LABEL_PREFIX)
         bindings.append((document, binding.spec))
     convert_policies(report, policies, bindings, servings)
-    for converted in servings:
-        convert_gang(converted)
+    for serving in servings:
+        convert_gang(serving)
     for document in filter_kind(documents, "ExternalModelProvider"):
         consume_envelope(report, document)
         report.unsupported(

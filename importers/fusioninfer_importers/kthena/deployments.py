@@ -1,7 +1,7 @@
 """Converts a Deployment whose pods a ModelServer selects to a service with one role.
 
-Kthena's router finds pods by their labels, whatever creates them. An InferencePool of ours has the
-pods of one service, so the Deployment becomes a service, and each of its pods a replica.
+Kthena's router finds pods by their labels, whatever creates them. Our InferencePools have the pods
+of one service, so the Deployment becomes a service, and each of its pods a replica.
 """
 
 from __future__ import annotations

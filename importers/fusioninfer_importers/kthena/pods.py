@@ -28,7 +28,7 @@ _LABEL_KEYS = {
     f"{PREFIX}revision": labels.REVISION,
 }
 _KEY_LISTS = ("matchLabelKeys", "mismatchLabelKeys")
-#: Variable whose value is read from a label of the pod.
+#: The fieldPath of a variable whose value is a label of the pod.
 _LABEL = re.compile(r"metadata\.labels\['([^']+)'\]")
 
 
@@ -114,7 +114,7 @@ def _replace_variables(
             env[position] = {**rest, "value": value}
         kept = [number for number, variable in enumerate(env) if not _is_overwritten(variable)]
         container["env"] = [*helpers, *(env[number] for number in kept)]
-        new_positions[place] = {number: at + len(helpers) for at, number in enumerate(kept)}
+        new_positions[place] = {old: new + len(helpers) for new, old in enumerate(kept)}
     return spec, new_positions
 
 

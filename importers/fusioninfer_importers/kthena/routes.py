@@ -24,7 +24,7 @@ from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceFie
 BODY_BASED_ROUTING_NEEDED = Rule("body-based-routing-needed")
 RULE_ORDER_DIFFERS = Rule("rule-order-differs")
 
-#: The end of a pattern that is anchored or open: `$` or `.*`, unless a backslash escapes it.
+#: An anchored or open end of a pattern: `$` or `.*`, unless a backslash escapes it.
 _ENDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\.\*)\Z")
 #: A target of a rule, the ModelServer that it names, and its field.
 Target = tuple[TargetModel, Server, SourceField]
@@ -133,8 +133,8 @@ def match_models(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Shared:
-    """A target whose requests come through the route of another target.
+class SharedTarget:
+    """A target of a rule that is in the route of another target's service.
 
     Attributes:
         server: The target.
@@ -147,7 +147,7 @@ class Shared:
     at: SourceField
 
 
-def convert_shared(shared: Sequence[Shared]) -> None:
+def convert_shared(shared: Sequence[SharedTarget]) -> None:
     """Set `routedBy` in services that have no route rule of their own."""
     for share in shared:
         if not _has_rules(share.server):
@@ -161,7 +161,7 @@ def convert_route(
     document: SourceDocument,
     spec: ModelRouteSpec,
     servers: Mapping[tuple[Any, Any], Server],
-) -> list[Shared]:
+) -> list[SharedTarget]:
     """Convert a ModelRoute; return the targets that other services' routes lead to."""
     at = document.at("spec")
     if not spec.model_name and not spec.lora_adapters:
@@ -181,7 +181,7 @@ def convert_route(
         )
     used: list[Server] = []
     matched: set[str] = set()
-    shared: list[Shared] = []
+    shared: list[SharedTarget] = []
     for index, rule in enumerate(spec.rules):
         built = _convert_rule(report, document, spec, rule, at / "rules" / index, servers)
         used += [server for _, server, _ in built]
@@ -237,10 +237,12 @@ def _convert_rule(
 
 def _find_main_server(targets: Sequence[Target]) -> Server:
     """Return the target whose service has the rule: the first with the largest weight."""
-    return max(targets, key=lambda share: _get_weight(share[0]))[1]
+    return max(targets, key=lambda target: _get_weight(target[0]))[1]
 
 
-def _find_shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
+def _find_shared_targets(
+    report: ConversionReport, targets: Sequence[Target]
+) -> Iterator[SharedTarget]:
     """Yield the targets of a rule except for the main one, whose retries the rule has."""
     for _, server, place in targets:
         main = _find_main_server(targets)
@@ -254,7 +256,7 @@ def _find_shared_targets(report: ConversionReport, targets: Sequence[Target]) ->
                 f"requests that {main.document.name} shares with it use one rule, with the retries "
                 f"of {main.document.name}; set both to the same",
             )
-        yield Shared(server, main, place)
+        yield SharedTarget(server, main, place)
 
 
 def _has_rules(server: Server) -> bool:
@@ -279,30 +281,30 @@ def _find_targets(
         report.invalid(at, "needs at least one weight above 0")
     for index, target in enumerate(rule.target_models):
         place = at / index
-        names = (target.model_server_name, target.external_model_provider_name)
+        server_name, provider_name = target.model_server_name, target.external_model_provider_name
         report.consume(place / "modelServerName", place / "weight")
-        if bool(names[0]) == bool(names[1]):
+        if bool(server_name) == bool(provider_name):
             report.invalid(place, "needs either modelServerName or externalModelProviderName")
-        elif names[1]:
+        elif provider_name:
             report.unsupported(
                 place / "externalModelProviderName",
                 "external models are not supported; route these requests with an HTTPRoute of "
                 "your own, and remove this target",
             )
-        elif (document.namespace, names[0]) not in servers:
+        elif (document.namespace, server_name) not in servers:
             report.unsupported(
                 place / "modelServerName",
-                f"{names[0]} refers to no service of this input; pass its documents together",
+                f"{server_name} refers to no service of this input; pass its documents together",
                 REFERENCE_MISSING,
             )
-        elif any(servers[document.namespace, names[0]] is server for _, server, _ in targets):
-            report.left_out(place, f"repeats the target {names[0]}; ignored")
+        elif any(servers[document.namespace, server_name] is server for _, server, _ in targets):
+            report.left_out(place, f"repeats the target {server_name}; ignored")
         elif has_no_weight:
             continue
         elif target.weight == 0:
             report.left_out(place / "weight", "is 0; the target is ignored")
         else:
-            targets.append((target, servers[document.namespace, names[0]], place))
+            targets.append((target, servers[document.namespace, server_name], place))
     return targets
 
 
@@ -321,8 +323,11 @@ def _add_rule(
     built["matches"] = [{key: item for key, item in match.items() if item} for match in matches]
     if len(targets) > 1:
         built["backendRefs"] = [
-            {**make_pool_ref(server.serving.builder.main.name), "weight": _get_weight(target)}
-            for target, server, _ in targets
+            {
+                **make_pool_ref(backend.serving.builder.main.name),
+                "weight": _get_weight(target_model),
+            }
+            for target_model, backend, _ in targets
         ]
     place = server.document.at("spec", "trafficPolicy")
     if policy is not None and policy.retry is not None:
@@ -343,8 +348,7 @@ def _copy_parent_refs(
     builder.set_origin((*server.router, "httproute"), at.document.at("spec"))
     if parents is not None and parents != (spec.parent_refs or []):
         report.unsupported(
-            at,
-            "conflicts with the parentRefs of another ModelRoute; a service has one HTTPRoute",
+            at, "conflicts with the parentRefs of another ModelRoute; a service has one HTTPRoute"
         )
     elif spec.parent_refs is not None:
         builder.copy(target, spec.parent_refs, at)

@@ -76,7 +76,7 @@ class _RoleScaling:
 
     Attributes:
         name: The role.
-        bounds: Its minimum and maximum of replicas.
+        bounds: Minimum and maximum number of replicas.
         metrics: Metrics with their fields.
         sources: Sources of the metrics by name, with their fields.
         at: The field that configures it.
@@ -119,24 +119,24 @@ def convert_policies(
             report, matching[0], at, spec.homogeneous_target, spec.heterogeneous_target, servings
         )
     for policy in policies:
-        target_spec, at = policy.spec, policy.document.at("spec")
+        policy_spec, at = policy.spec, policy.document.at("spec")
         targets = (
-            target_spec.homogeneous_target,
-            target_spec.heterogeneous_target,
-            target_spec.disaggregated_target,
+            policy_spec.homogeneous_target,
+            policy_spec.heterogeneous_target,
+            policy_spec.disaggregated_target,
         )
         count = sum(target is not None for target in targets)
         if count > 1:
             report.invalid(at, "must have one target")
-        elif target_spec.disaggregated_target is not None:
-            _convert_disaggregated(report, policy, target_spec.disaggregated_target, servings)
+        elif policy_spec.disaggregated_target is not None:
+            _convert_disaggregated(report, policy, policy_spec.disaggregated_target, servings)
         elif count:
             _convert_targets(
                 report,
                 policy,
                 at,
-                target_spec.homogeneous_target,
-                target_spec.heterogeneous_target,
+                policy_spec.homogeneous_target,
+                policy_spec.heterogeneous_target,
                 servings,
             )
         elif policy.document not in used:
@@ -257,7 +257,7 @@ def _add_autoscalers(
     behavior = convert_behavior(report, policy.spec, policy.document.at("spec"))
     builder, has_autoscaler = serving.builder, False
     for role_scaling in scaled:
-        indexes = [at for at, role in enumerate(serving.roles) if role.name == role_scaling.name]
+        indexes = [i for i, role in enumerate(serving.roles) if role.name == role_scaling.name]
         if not indexes:
             report.unsupported(
                 role_scaling.at,
@@ -316,7 +316,7 @@ def _add_autoscalers(
         _report_unused(report, policy)
     elif policy.spec.metrics:
         place = policy.document.at("spec", "metrics")
-        report.translated(place, "apply to roles without metrics of their own")
+        report.translated(place, "apply to the roles that set no metrics")
 
 
 def _set_initial_replicas(
@@ -325,13 +325,13 @@ def _set_initial_replicas(
     """Set replicas within the bounds, because Kthena's autoscaler applies the bounds at once."""
     replicas = serving.roles[index].replicas
     minimum, maximum = role_scaling.bounds
-    start = min(max(1 if replicas is None else replicas, minimum), maximum)
-    if start != (1 if replicas is None else replicas):
+    initial = 1 if replicas is None else replicas
+    start = min(max(initial, minimum), maximum)
+    if start != initial:
         place = serving.builder.main.at("spec", "template", "roles", index, "replicas")
         serving.builder.derive(("spec", "roles", index, "replicas"), start, place)
         report.translated(
-            role_scaling.at,
-            f"{role_scaling.name} starts with {start} replicas, within its bounds",
+            role_scaling.at, f"{role_scaling.name} starts with {start} replicas, within its bounds"
         )
 
 
@@ -371,8 +371,8 @@ def convert_metrics(
 ) -> dict[str, Any]:
     """Build `engine`, `metrics` and `prometheus` of a role's autoscaling.
 
-    In both systems targets of pod metrics are per pod and targets of queries are totals, and the
-    metric that requires the most instances wins (pkg/autoscaler/algorithm/recommendation.go).
+    As in Kthena, targets of pod metrics are per pod, targets of queries are totals, and the metric
+    that requires the most instances wins (pkg/autoscaler/algorithm/recommendation.go).
     """
     pod_metrics: list[dict[str, Any]] = []
     queries: list[dict[str, Any]] = []

@@ -164,7 +164,7 @@ def _is_match(selector: Mapping[str, str], pod_labels: Mapping[str, Any]) -> boo
 
 
 def _convert_phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
-    """Set component types by the ModelServer, which is more reliable than role names."""
+    """Set component types from pdGroup, which is more reliable than role names."""
     if group is None:
         return
     builder = serving.builder
@@ -271,12 +271,12 @@ def _has_kv_transfer(role: Role) -> bool:
     engine_commands = read_engine_commands(role)
     if not engine_commands:
         containers = [container for container, _ in _list_entry_containers(role)]
-        return any(_TRANSFER_FLAG in item["args"] for item in containers if _is_entrypoint(item))
+        return any(_TRANSFER_FLAG in item["args"] for item in containers if _uses_entrypoint(item))
     return any(command.connector is not None for command in engine_commands)
 
 
 def _list_entry_containers(role: Role) -> list[tuple[Mapping[str, Any], list[Any]]]:
-    """Return the containers of a role's entry pods, with their ports."""
+    """Return the containers of a role's entry pods, each with its port numbers."""
     containers = (role.entry_template.spec or {}).get("containers")
     entries = []
     for container in containers if isinstance(containers, list) else ():
@@ -288,7 +288,7 @@ def _list_entry_containers(role: Role) -> list[tuple[Mapping[str, Any], list[Any
     return entries
 
 
-def _is_entrypoint(container: Mapping[str, Any]) -> bool:
+def _uses_entrypoint(container: Mapping[str, Any]) -> bool:
     """Return whether a container starts its image's entrypoint with arguments."""
     words = container.get("args")
     is_text = isinstance(words, list) and all(isinstance(word, str) for word in words)
@@ -296,7 +296,7 @@ def _is_entrypoint(container: Mapping[str, Any]) -> bool:
 
 
 def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> None:
-    """Give a decode engine that the image's entrypoint starts another port than the sidecar's.
+    """Change the port of a decode engine that its image's entrypoint starts: the sidecar uses it.
 
     The ModelServer names the engine, so its port flag is known.
     """
@@ -307,7 +307,7 @@ def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> No
     entries = _list_entry_containers(serving.roles[index])
     used = [number for _, numbers in entries for number in numbers]
     for position, (container, numbers) in enumerate(entries):
-        if port not in numbers or not _is_entrypoint(container):
+        if port not in numbers or not _uses_entrypoint(container):
             continue
         new = next(number for number in itertools.count(port + 1) if number not in used)
         args = _replace_port(container["args"], port, new)
@@ -332,7 +332,7 @@ def _replace_port(args: Sequence[str], port: int, new: int) -> list[str]:
 
 
 def check_traffic_policy(server: Server) -> None:
-    """Report how an HTTPRoute's timeout and retries differ, or that there is no route."""
+    """Report the timeout and retries of a ModelServer, which an HTTPRoute cannot fully express."""
     policy, builder = server.spec.traffic_policy, server.serving.builder
     if policy is None:
         return

@@ -27,7 +27,7 @@ RECOVERY_DIFFERS = Rule("recovery-differs")
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
 _MIN_ROLE_REPLICAS = (*GANG, "minRoleReplicas")
-_NO_GANG = (
+_CONFLICTS_WITH_KUEUE = (
     "Kueue admits each replica separately; remove this field, or the label "
     "kueue.x-k8s.io/queue-name"
 )
@@ -40,7 +40,7 @@ class Serving:
     Attributes:
         model: The ModelServing; for a Deployment one with the same pods.
         builder: The service.
-        minimum_replicas: Minimum of each role with an autoscaler, and the field that sets it.
+        minimum_replicas: Minimum of each role with an autoscaler, by name, and its source field.
     """
 
     model: ModelServing
@@ -133,8 +133,7 @@ def _convert_role_rollout(
 
 def _report_no_effect(builder: ServiceBuilder, at: SourceField) -> None:
     builder.report.left_out(
-        at,
-        "has no effect without rolloutStrategy.type RoleRollingUpdate; ignored",
+        at, "has no effect without rolloutStrategy.type RoleRollingUpdate; ignored"
     )
 
 
@@ -169,7 +168,7 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
 
 
 def _convert_groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
-    # Also set for a single group, so that names match Kthena's and stay if a group is added.
+    # Also set for a single group: names match Kthena's and do not change when a group is added.
     if spec.replicas is None:
         builder.default(("spec", "groups"), 1, at / "replicas")
     else:
@@ -205,8 +204,7 @@ def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: Sourc
     )
     if policy == "ServingGroupRecreate" and is_single:
         report.translated(
-            place,
-            "the group is one replica, which LeaderWorkerSet recreates as a whole",
+            place, "the group is one replica, which LeaderWorkerSet recreates as a whole"
         )
     elif policy == "ServingGroupRecreate":
         report.warning(
@@ -247,8 +245,7 @@ def _convert_rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: Source
         builder.report.consume(place / "partition", place / "maxUnavailable")
         if strategy.type is not None:
             builder.report.translated(
-                kind,
-                "with a single group, its replicas are updated one after another",
+                kind, "with a single group, its replicas are updated one after another"
             )
         if update.max_unavailable is not None:
             builder.report.translated(
@@ -305,13 +302,13 @@ def _report_without_gang(serving: Serving, at: SourceField) -> None:
     for key in group.gang_policies:
         report.consume(at / key)
         if (at / key / "minRoleReplicas").value:
-            report.unsupported(at / key / "minRoleReplicas", _NO_GANG)
+            report.unsupported(at / key / "minRoleReplicas", _CONFLICTS_WITH_KUEUE)
     if group.network_topology is not None:
-        report.unsupported(at / "networkTopology", _NO_GANG)
+        report.unsupported(at / "networkTopology", _CONFLICTS_WITH_KUEUE)
 
 
 def _choose_gang_mode(serving: Serving) -> str | None:
-    """Set the minima of autoscaled roles; return the gang's mode, None to leave it unset."""
+    """Set the gang's minima for autoscaled roles; return its mode, None to leave it unset."""
     builder = serving.builder
     minima = builder.get(_MIN_ROLE_REPLICAS) or {}
     scaled = {
@@ -344,18 +341,19 @@ def _convert_topologies(
     builder.default(target, {}, at)
     builder.set_origin(target, at, copied=True)
     builder.report.consume(at)
-    for key, rule in (("groupPolicy", topology.group_policy), ("rolePolicy", topology.role_policy)):
-        if rule is not None:
-            _convert_topology(builder, (*target, key), rule, at / key)
+    policies = {"groupPolicy": topology.group_policy, "rolePolicy": topology.role_policy}
+    for key, policy in policies.items():
+        if policy is not None:
+            _convert_topology(builder, (*target, key), policy, at / key)
 
 
 def _convert_topology(
-    builder: ServiceBuilder, target: Location, rule: TopologyPolicy, at: SourceField
+    builder: ServiceBuilder, target: Location, policy: TopologyPolicy, at: SourceField
 ) -> None:
     builder.default(target, {}, at)
     builder.report.consume(at)
     builder.copy_fields(target, at, "mode", "highestTierAllowed")
-    if rule.highest_tier_name is not None:
+    if policy.highest_tier_name is not None:
         builder.report.unsupported(
             at / "highestTierName",
             "is not supported; use highestTierAllowed",

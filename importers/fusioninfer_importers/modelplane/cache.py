@@ -23,8 +23,8 @@ from fusioninfer_pulumi.plugins.importers import SourceDocument, SourceField, re
 
 MOUNT_PATH = "/mnt/models"
 _MODEL = ("spec", "model")
-#: The warm-up Job's default timeout, and the download speed for which it is extended.
-#: Modelplane's Job has no timeout.
+#: The warm-up Job's default timeout, and the assumed download speed, by which larger models get a
+#: longer one. Modelplane's Job has no timeout.
 _DEFAULT_HOURS, _GIB_PER_HOUR = 2, 100
 
 
@@ -34,7 +34,7 @@ class Caches:
 
     Attributes:
         by_name: Documents and caches by namespace and name; the cache is None if rejected.
-        users: Number of deployments that refer to a document.
+        users: Number of deployments that refer to a ModelCache, by its document.
     """
 
     by_name: Mapping[tuple[Any, Any], tuple[SourceDocument, ModelCache | None]]

@@ -1,7 +1,7 @@
 """Converts requirements on the cluster of a service.
 
 Modelplane's controller chooses a cluster for each replica. Our service is in the cluster of its
-Pulumi provider or kubectl context. The requirements become annotations, to be checked against it.
+Pulumi provider or kubectl context. So the requirements become annotations of the service.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from fusioninfer_importers.modelplane.services import (
     Deployment,
     Routed,
     convert_service,
-    get_labels,
+    get_endpoint_labels,
     set_routed_by,
 )
 from fusioninfer_importers.objects import consume_envelope
@@ -69,19 +69,19 @@ def _convert_deployment(
             return None
         builder = report.add_service(document)
         convert_proposed(builder, proposed.spec, caches)
-        return Deployment(builder, get_labels(document, None), proposed.spec.replicas or 1)
+        return Deployment(builder, get_endpoint_labels(document, None), proposed.spec.replicas or 1)
     if "engines" in keys and "template" not in keys:
         early = validate(report, document, EarlyDeployment)
         if early is None:
             return None
         builder = report.add_service(document)
         convert_early(builder, early.spec, caches)
-        return Deployment(builder, get_labels(document, None), early.spec.replicas)
+        return Deployment(builder, get_endpoint_labels(document, None), early.spec.replicas)
     released = validate(report, document, ReleasedDeployment)
     if released is None:
         return None
     builder = report.add_service(document)
     convert_released(builder, released.spec, caches)
     metadata = released.spec.template.metadata
-    labels = get_labels(document, metadata.labels if metadata is not None else None)
+    labels = get_endpoint_labels(document, metadata.labels if metadata is not None else None)
     return Deployment(builder, labels, released.spec.replicas)

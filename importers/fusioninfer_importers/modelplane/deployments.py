@@ -14,7 +14,6 @@ from fusioninfer_importers.modelplane.models import (
     EarlySpec,
     Engine,
     Member,
-    MemberRole,
     NodeSelector,
     Phase,
     ProposedSpec,
@@ -161,7 +160,6 @@ def convert_engine(
         transfers = re.search("kv[-_]transfer|disaggregation-mode", texts) is not None
         settings = {} if transfers else {"enabled": False}
         builder.default((*target, "kvTransfer"), settings, at / "phase")
-    roles = {member.role: index for index, member in enumerate(engine.members)}
     for index, member in enumerate(engine.members):
         _convert_member(
             builder,
@@ -178,7 +176,7 @@ def convert_engine(
             for index, member in enumerate(engine.members)
         ],
     )
-    _check_members(builder, engine, roles, at)
+    _check_members(builder, engine, at)
 
 
 def _convert_member(
@@ -210,11 +208,10 @@ def _convert_member(
         builder.report.invalid(at / "worker", "is valid only for a member of role Worker")
 
 
-def _check_members(
-    builder: ServiceBuilder, engine: Engine, roles: dict[MemberRole, int], at: SourceField
-) -> None:
+def _check_members(builder: ServiceBuilder, engine: Engine, at: SourceField) -> None:
+    roles = {member.role for member in engine.members}
     is_standalone = len(engine.members) == 1 and "Standalone" in roles
-    if not is_standalone and set(roles) != {"Leader", "Worker"}:
+    if not is_standalone and roles != {"Leader", "Worker"}:
         builder.report.invalid(
             at / "members",
             "must be one Standalone member, or a Leader and a Worker, got "
@@ -239,12 +236,12 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
         place = at / "prefill"
         workers, devices = spec.prefill.workers, spec.prefill.node_selector
         _convert_workers(builder, "prefill", "prefiller", workers, place / "workers")
-        _convert_devices(builder, devices, place / "nodeSelector")
+        _convert_last_role_devices(builder, devices, place / "nodeSelector")
         _check_required_fields(builder, spec)
     kind = "decoder" if is_pd else "worker"
     name = "decode" if is_pd else "workers"
     _convert_workers(builder, name, kind, spec.workers, at / "workers")
-    _convert_devices(builder, spec.node_selector, at / "nodeSelector")
+    _convert_last_role_devices(builder, spec.node_selector, at / "nodeSelector")
     _convert_gang(builder, [group.template for group in groups], at / "workers", is_gang=is_gang)
     if spec.routing is not None and is_pd:
         _convert_router(builder, spec.routing, at / "routing")
@@ -307,7 +304,7 @@ def _has_command(workers: Workers) -> bool:
     )
 
 
-def _convert_devices(
+def _convert_last_role_devices(
     builder: ServiceBuilder, selector: NodeSelector | None, at: SourceField
 ) -> None:
     target = ("spec", "roles", len(builder.roles) - 1)

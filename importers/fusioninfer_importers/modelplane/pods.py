@@ -183,8 +183,8 @@ def _convert_claim(
     builder.derive((*target, "deviceClassName"), drivers[0], at / "selectors")
     builder.report.chosen(
         at / "selectors",
-        f"uses DeviceClass {drivers[0]}, the driver in the expressions, instead of that of the "
-        "InferenceClass",
+        f"uses DeviceClass {drivers[0]}, named after the driver in the expressions; Modelplane "
+        "uses the one in the InferenceClass",
     )
     builder.copy((*target, "count"), device.count, at / "count")
     builder.derive((*target, "selectors"), expressions, at / "selectors")

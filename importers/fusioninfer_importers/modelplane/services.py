@@ -1,9 +1,10 @@
 """Converts a ModelService to the route to the deployments that it selects.
 
-Modelplane labels an endpoint for each replica with its deployment, its cluster and the labels of
-the deployment's template. A ModelService selects endpoints by label and creates one HTTPRoute,
-which removes `/NAMESPACE/NAME/` from the path; a second one, in the cluster of a replica, leads to
-its InferencePool (functions/compose-model-service, compose-model-replica/function/routing.py).
+Modelplane creates an endpoint for each replica, with labels that name the deployment and the
+cluster, and the labels of the deployment's template. A ModelService selects endpoints by label and
+creates one HTTPRoute, which removes `/NAMESPACE/NAME/` from the path. A second HTTPRoute, in the
+replica's cluster, leads to its InferencePool (functions/compose-model-service,
+compose-model-replica/function/routing.py).
 """
 
 from __future__ import annotations
@@ -68,15 +69,18 @@ class _Share:
 
     @property
     def fraction(self) -> Fraction:
-        """Its fraction of the requests, by the weights of the entries."""
+        """Its fraction of the requests, not divided by the sum of all entries' weights."""
         return Fraction(self.weight * self.deployment.replicas, self.replicas)
 
 
-#: A deployment that another service's route leads to, that service's name, and the source field.
+#: A deployment that another service's route leads to, the name of that service, and the entry of
+#: the ModelService that selects the deployment.
 Routed = tuple[Deployment, str, SourceField]
 
 
-def get_labels(document: SourceDocument, template: Mapping[str, Any] | None) -> dict[str, Any]:
+def get_endpoint_labels(
+    document: SourceDocument, template: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Return the labels of a deployment's endpoints."""
     return {**(template or {}), _DEPLOYMENT: document.name}
 
@@ -112,8 +116,7 @@ def convert_service(
     builder.set_origin((*target, "backendRefs"), at)
     builder.default((*router, "httproute", "parentRefs"), [_GATEWAY], at)
     report.chosen(
-        at,
-        "the route attaches to modelplane-system/inference-gateway, like Modelplane's routes",
+        at, "the route attaches to modelplane-system/inference-gateway, like Modelplane's routes"
     )
     for share in shares:
         if share.cluster is not None:
