@@ -129,7 +129,7 @@ SAMPLES: dict[str, list[list[Manifest]]] = {
 
 @pytest.mark.parametrize("system", SETS)
 @pytest.mark.slow
-def test_messages_name_no_field_that_only_ours_have(system: str) -> None:
+def test_messages_name_no_inference_service_fields(system: str) -> None:
     fields = ours() - theirs(system) - _KUBERNETES
     expected = {
         (finding.rule, finding.message)

@@ -63,7 +63,7 @@ SETS = {
 
 
 @pytest.mark.parametrize("name", slow_unless("KServe".__eq__, SETS))
-def test_the_program_declares_the_objects_of_the_manifests(
+def test_converted_program_declares_objects_of_manifests(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     value = tmp_path / "given.yaml"

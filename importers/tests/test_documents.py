@@ -24,7 +24,7 @@ SIZES = {
 
 
 @each_row("name", DOCUMENTS)
-def test_the_documents_inputs_are_read_planned_and_rendered(name: str) -> None:
+def test_design_document_manifests_are_rendered(name: str) -> None:
     assert reject(DOCUMENTS[name]) == []
     (plan,) = read_source(DOCUMENTS[name]).plans
     assert plan.total_pods == SIZES[name]
@@ -32,7 +32,7 @@ def test_the_documents_inputs_are_read_planned_and_rendered(name: str) -> None:
     assert len(lws) == SIZES[name]
 
 
-def test_the_gang_of_the_articles_sample_is_that_of_its_formula() -> None:
+def test_gang_of_article_sample_has_its_required_pods() -> None:
     """Two prefill and two decode replicas of one pod each (`1 + workerReplicas`)."""
     (plan,) = read_source(DOCUMENTS["kthena-model-serving-sample"]).plans
     (gang,) = (item for item in render(plan) if item["kind"] == "PodGroup")
@@ -74,7 +74,7 @@ def test_gateways_and_routes_are_rendered(name: str) -> None:
         assert (backend["kind"], backend["name"]) == ("Service", "llama-3-8b")
 
 
-def test_the_transfer_of_the_cache_becomes_an_argument() -> None:
+def test_kv_transfer_config_becomes_an_argument() -> None:
     (role,) = to_spec(complete(PAGE["transfer"]))["roles"]
     assert role["template"]["spec"]["containers"][0]["args"][3:] == [
         "--kv_transfer_config",
@@ -82,7 +82,7 @@ def test_the_transfer_of_the_cache_becomes_an_argument() -> None:
     ]
 
 
-def test_the_events_name_a_variable_that_the_page_does_not_define() -> None:
+def test_undefined_variable_in_event_topic_is_rejected() -> None:
     document = complete(PAGE["events"])
     (finding,) = reject(document)
     assert finding.startswith(
@@ -93,7 +93,7 @@ def test_the_events_name_a_variable_that_the_page_does_not_define() -> None:
     assert (flag, "kv@$(POD_IP)@model" in value) == ("--kv-events-config", True)
 
 
-def test_multi_node_example_is_rejected_with_its_arithmetic() -> None:
+def test_multi_node_example_with_too_few_accelerators_is_rejected() -> None:
     messages = [
         message.rpartition("needs ")[2] for message in reject(complete(PAGE["several nodes"]))
     ]
@@ -111,5 +111,5 @@ def test_edited_kserve_samples_are_rendered() -> None:
 
 
 @each_row("name", acceptable())
-def test_other_samples_are_read_unchanged(name: str) -> None:
+def test_completed_page_samples_are_accepted(name: str) -> None:
     assert reject(acceptable()[name]) == []

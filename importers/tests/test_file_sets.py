@@ -53,7 +53,7 @@ SETS: dict[str, list[Manifest]] = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", slow_unless("KServe".__eq__, SETS))
-def test_a_folder_is_read_like_one_file(run: Run, name: str) -> None:
+def test_folder_is_read_like_one_file(run: Run, name: str) -> None:
     write("one.yaml", *SETS[name])
     files = [write(f"set/{index}.yaml", item) for index, item in enumerate(reversed(SETS[name]))]
     for command in ("render", "convert"):
@@ -154,7 +154,7 @@ def test_files_of_several_stacks_are_checked_in_one_call(run: Run) -> None:
     assert run("render", "dev", "dev")[0] == 0
 
 
-def test_stacks_that_are_checked_in_one_call_do_not_see_each_other(run: Run) -> None:
+def test_stacks_checked_in_one_call_are_separate_inputs(run: Run) -> None:
     deployment = modelplane_samples.cached("--served-model-name=m")
     write("dev/a.yaml", deployment, modelplane_samples.cache())
     write("prod/a.yaml", deployment)
@@ -191,13 +191,13 @@ KINDS = (
 
 
 @pytest.mark.parametrize("document", [config(replicas=2), route(rule("srv"))])
-def test_convert_names_the_kinds_that_it_reads(document: Manifest, run: Run) -> None:
+def test_convert_error_lists_supported_kinds(document: Manifest, run: Run) -> None:
     status, printed, messages = run("convert", "--allow-lossy", write("f.yaml", document))
     assert (status, printed) == (2, "")
     assert messages[-1] == f"f.yaml: {KINDS}"
 
 
-def test_kserves_older_kind_is_not_taken_for_ours(run: Run) -> None:
+def test_kserve_inference_service_is_not_read_as_ours(run: Run) -> None:
     status, printed, messages = run("convert", write("f.yaml", OLD))
     assert (status, printed) == (2, "")
     (line,) = messages

@@ -44,7 +44,7 @@ def templates(lws: Manifest) -> list[Manifest]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_objects_have_the_values_of_kserve(case: Manifest) -> None:
+def test_rendered_objects_have_values_of_kserve_controller(case: Manifest) -> None:
     built = objects(case)
     lws = of_kind(built, "LeaderWorkerSet")
     places = {

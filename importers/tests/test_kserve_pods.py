@@ -206,7 +206,7 @@ def test_disabled_storage_initializer_is_an_ordinary_container() -> None:
 
 
 @pytest.mark.parametrize("uri", ["pvc://claim/model", "oci://registry.example/model:1"])
-def test_only_adapters_are_downloaded_next_to_a_volume_or_image(uri: str) -> None:
+def test_only_adapters_are_downloaded_if_model_is_a_volume_or_image(uri: str) -> None:
     only_env = {"name": "storage-initializer", "env": [{"name": "A", "value": "b"}]}
     document = initialized(only_env, model={"uri": uri, "name": "m"})
     assert "initContainers" not in template(document)
@@ -323,7 +323,7 @@ def test_shell_expansions_in_additional_arguments_are_rejected(value: str, why: 
     assert reject(llm(template=pod(env=env))) == [f"f: template.containers[0].env[0].value: {why}"]
 
 
-def test_engines_without_a_transfer_compute_prompts_again() -> None:
+def test_engines_without_kv_transfer_disable_it() -> None:
     document = llm(prefill={"template": pod()})
     prefill, decode = to_spec(document)["roles"]
     assert prefill["kvTransfer"] == decode["kvTransfer"] == {"enabled": False}
@@ -369,7 +369,7 @@ def decoder(document: Manifest) -> Manifest:
     return dict(role)
 
 
-def test_the_sidecar_accepts_addresses_of_its_pool_alone() -> None:
+def test_sidecar_accepts_only_addresses_of_its_pool() -> None:
     (leader,) = (
         manifest
         for manifest in rendered(*convert(pair()))
@@ -403,7 +403,7 @@ def test_sidecar_override_is_not_an_init_container() -> None:
     )
 
 
-def test_nothing_is_added_to_a_complete_command() -> None:
+def test_complete_command_is_unchanged() -> None:
     """As in KServe's workload-simulated-dp-ep-cpu."""
     main = pod(
         command=["vllm", "serve", "/mnt/models"],
@@ -432,7 +432,7 @@ def test_nothing_is_added_to_a_complete_command() -> None:
         )
 
 
-def test_a_model_that_the_pods_mount_is_not_downloaded() -> None:
+def test_mounted_model_is_not_downloaded() -> None:
     weights = add_volumes(
         {"name": "weights", "persistentVolumeClaim": {"claimName": "c"}},
         volumeMounts=[{"name": "weights", "mountPath": "/mnt/models/"}],

@@ -21,7 +21,7 @@ def router(*documents: Manifest) -> Manifest:
     return dict(item)
 
 
-def test_a_managed_route_has_kserves_paths() -> None:
+def test_managed_route_has_paths_of_kserve() -> None:
     result = router(llm(router=ROUTER, metadata={"namespace": "team"}))
     assert result["gateway"] == {"refs": [KSERVE_GATEWAY]}
     first, *_, last = result["httproute"]["rules"][:5]
@@ -48,7 +48,7 @@ def test_managed_route_is_reached_by_the_qualified_model_name() -> None:
     assert len(endpoints["matches"]) == 8
 
 
-def test_managed_route_has_no_header_rule_where_the_annotation_disables_it() -> None:
+def test_annotation_disables_header_rule_of_managed_route() -> None:
     annotations = {"serving.kserve.io/model-based-routing-enabled": "false"}
     rules = router(llm(router=ROUTER, annotations=annotations))["httproute"]["rules"]
     assert not any("headers" in match for rule in rules for match in rule["matches"])
@@ -67,7 +67,7 @@ PARENTS = [{"name": "shared", "namespace": "gateways"}]
         ({"parents": PARENTS, "gateway": {"refs": [KSERVE_GATEWAY]}}, {"refs": [KSERVE_GATEWAY]}),
     ],
 )
-def test_route_spec_attaches_to_the_gateway_that_kserve_uses(
+def test_route_spec_attaches_to_default_gateway_of_kserve(
     block: Manifest, gateway: Manifest | None
 ) -> None:
     rules = [{"matches": [{"path": {"value": "/"}}]}]
@@ -147,7 +147,7 @@ def test_group_splits_only_between_equal_model_names() -> None:
     assert any("those of other differ from m" in line for line in check(*documents))
 
 
-def test_a_group_needs_a_weight_above_0() -> None:
+def test_group_without_weight_above_0_is_rejected() -> None:
     errors = reject(grouped("base", 0), grouped("next", None))
     assert any("at least one member needs a we" in line for line in errors)
 
@@ -166,7 +166,7 @@ def test_a_group_needs_a_weight_above_0() -> None:
         ),
     ],
 )
-def test_references_have_the_fields_of_kserves_types(more: Manifest, field: str) -> None:
+def test_unknown_fields_of_references_are_rejected(more: Manifest, field: str) -> None:
     assert f"f: {field}: unknown key" in "\n".join(reject(llm(**more)))
 
 
@@ -224,7 +224,7 @@ def test_backends_of_kserve_become_our_service_without_a_scheduler(fields: Manif
     assert rule["backendRefs"] == [{**BEHIND, "weight": 2}]
 
 
-def test_members_of_a_group_have_the_backends_of_their_schedulers() -> None:
+def test_group_members_without_scheduler_get_services_as_backends() -> None:
     members = [grouped("llm", 9), grouped("next", 1)]
     del members[0]["spec"]["router"]["scheduler"]
     item, _ = (dict(entry) for entry in convert(*members))
@@ -257,7 +257,7 @@ def test_user_route_has_no_timeout() -> None:
         {"kind": "InferencePool", "name": "bare-inference-pool"},
     ],
 )
-def test_backends_that_do_not_exist_are_reported(ref: Manifest) -> None:
+def test_unknown_backends_of_kserve_are_reported(ref: Manifest) -> None:
     fields = {"rules": [{"backendRefs": [ref]}]}
     documents = (llm(router={**ROUTER, "route": {"http": {"spec": fields}}}), llm("bare"))
     assert (
@@ -267,7 +267,7 @@ def test_backends_that_do_not_exist_are_reported(ref: Manifest) -> None:
 
 
 @pytest.mark.parametrize("gateway", [{}, {"gateway": {}}, {"gateway": None}])
-def test_without_a_gateway_the_route_attaches_where_kserves_do(gateway: Manifest) -> None:
+def test_route_without_gateway_attaches_to_default_gateway_of_kserve(gateway: Manifest) -> None:
     document = llm(router={"route": {}, "scheduler": {}, **gateway})
     assert router(document)["gateway"] == {"refs": [KSERVE_GATEWAY]}
     based = llm(baseRefs=[{"name": "base"}]), config(router=document["spec"]["router"])
@@ -318,7 +318,7 @@ def test_scheduler_template_becomes_picker_pods() -> None:
     }
 
 
-def test_flags_of_kserves_presets_follow_from_the_service() -> None:
+def test_picker_flags_of_kserve_presets_are_dropped() -> None:
     value = ["--pool-name", "llm-inference-pool", "--grpc-port=9002", "--v", "4",
              "--cert-path", "/var/run/kserve/tls"]  # fmt: skip
     main = {"name": "main", "args": value}
@@ -450,7 +450,7 @@ def test_tokenizer_preset_is_accepted_as_a_config() -> None:
     assert len(reject(*documents)) == 3
 
 
-def test_a_configuration_among_the_flags_is_the_pickers() -> None:
+def test_configuration_in_flags_becomes_picker_configuration() -> None:
     main = {"name": "main", "args": ["--v=4", "--config-text", TEXT]}
     scheduler: Manifest = {"template": {"containers": [main]}}
     result = router(llm(router={"route": {}, "scheduler": scheduler}))
@@ -479,7 +479,9 @@ def referring(**reference: Any) -> Manifest:
     [({}, {"epp": TEXT}), ({"key": "mine.yaml"}, {"mine.yaml": TEXT}),
      ({"key": "epp", "optional": False}, {"epp": TEXT})],
 )  # fmt: skip
-def test_a_config_map_of_the_input_is_read(reference: Manifest, data: dict[str, str]) -> None:
+def test_config_map_of_the_input_becomes_picker_configuration(
+    reference: Manifest, data: dict[str, str]
+) -> None:
     result = router(referring(**reference), config_map(**data))
     assert result["endpointPickerConfig"] == TEXT
     assert "scorers" not in result

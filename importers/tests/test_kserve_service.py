@@ -66,7 +66,7 @@ def test_storage_initializer_sets_fetch(uri: str, enabled: bool, fetch: str | No
     assert result["model"].get("fetch") == fetch
 
 
-def test_a_prefill_block_makes_the_main_workload_decode() -> None:
+def test_prefill_block_turns_main_workload_into_decode() -> None:
     env = {"env": [ADDED]}
     document = llm(
         replicas=1,
@@ -113,7 +113,7 @@ def test_probes_use_plain_http() -> None:
         ({"pipeline": 2, "tensor": 4}, "multiprocessing", 2),
     ],
 )
-def test_a_worker_block_makes_replicas_of_several_pods(
+def test_worker_block_creates_multi_pod_replicas(
     parallelism: Manifest, launcher: str, nodes: int
 ) -> None:
     main = pod(parallelism["tensor"] * parallelism.get("dataLocal", 1))
@@ -243,13 +243,13 @@ def test_query_names_the_pods_of_the_leader_worker_set(pods: str, ours: str) -> 
 
 
 @pytest.mark.parametrize("containers", [[], [{"name": "side", "image": "x:1"}]])
-def test_container_main_of_the_preset_stays(containers: list[Manifest]) -> None:
+def test_missing_main_container_is_added_from_preset(containers: list[Manifest]) -> None:
     (role,) = to_spec(llm(template={"containers": containers}))["roles"]
     names = [item["name"] for item in role["template"]["spec"]["containers"]]
     assert names == ["main", *(item["name"] for item in containers)]
 
 
-def test_tracing_without_fields_has_the_values_of_the_preset() -> None:
+def test_empty_tracing_has_values_of_preset() -> None:
     preset = {"endpoint": "http://otel-collector:4317", "sampling": 0.05}
     assert to_spec(llm(tracing={}))["tracing"] == preset
 
@@ -265,7 +265,7 @@ def test_ports_of_the_preset_are_accepted_on_the_scheduler() -> None:
     assert reject(document) == []
 
 
-def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
+def test_variant_autoscaler_becomes_horizontal_pod_autoscaler() -> None:
     behavior = {"scaleDown": {"stabilizationWindowSeconds": 120}}
     scaling = {
         "minReplicas": 1,
@@ -291,7 +291,7 @@ def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
     assert any("target of type Value multiplies" in line for line in check(document))
 
 
-def test_variant_autoscaler_with_keda_needs_the_address_of_prometheus() -> None:
+def test_variant_autoscaler_with_keda_needs_prometheus_address() -> None:
     document = llm(scaling={"maxReplicas": 3, "wva": {"keda": {}}})
     (problem,) = reject(document)
     assert problem.startswith("f: scaling.wva.keda: cannot be carried over: the address of Prom")
@@ -319,7 +319,7 @@ def test_variant_autoscalers_of_prefill_and_decode_have_their_own_costs() -> Non
     } == {"decode": "5", "prefill": "9"}
 
 
-def test_accelerator_of_variant_autoscalers_is_one_for_a_service() -> None:
+def test_different_accelerators_of_variant_autoscalers_are_rejected() -> None:
     label = "inference.optimization/acceleratorName"
     scaling = {"maxReplicas": 3, "wva": {"hpa": {}}}
     prefill = {"scaling": scaling, "labels": {label: "H100"}, "template": pod()}
@@ -328,7 +328,7 @@ def test_accelerator_of_variant_autoscalers_is_one_for_a_service() -> None:
     assert len(matches) == 1
 
 
-def test_prefill_without_fields_is_a_role() -> None:
+def test_empty_prefill_becomes_a_role() -> None:
     document = llm(prefill={}, router=ROUTER)
     kinds = [role["componentType"] for role in to_spec(document)["roles"]]
     assert kinds == ["prefiller", "decoder", "router"]
@@ -352,7 +352,7 @@ def test_tracing_is_converted() -> None:
     assert reject(llm(tracing=values, template=pod(env=["x"])))
 
 
-def test_the_presets_startup_probe_unless_the_container_has_its_own() -> None:
+def test_user_startup_probe_replaces_preset_timeout() -> None:
     probe = {"httpGet": {"path": "/health", "port": 8000}}
     assert to_spec(llm())["roles"][0]["startup"] == {"timeout": "10m"}
     assert "startup" not in to_spec(llm(template=pod(startupProbe=probe)))["roles"][0]
@@ -411,7 +411,7 @@ def test_stopped_service_keeps_its_route_and_has_no_autoscaler() -> None:
     assert f"f: info: {message}" in check(document)
 
 
-def test_a_workloads_metadata_is_that_of_its_pods() -> None:
+def test_workload_metadata_is_copied_to_pods() -> None:
     (role,) = to_spec(llm(labels={"app": "x"}, annotations={"note": "y"}))["roles"]
     assert role["template"]["metadata"] == {"labels": {"app": "x"}, "annotations": {"note": "y"}}
 
@@ -443,7 +443,7 @@ def test_configs_are_merged_below_the_service() -> None:
     assert container(role)["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
 
 
-def test_a_configs_templates_name_fields_of_the_service() -> None:
+def test_config_templates_use_fields_of_the_service() -> None:
     word = "--x={{ .Spec.Model.Name }}/{{.ObjectMeta.Namespace}}/{{- .ObjectMeta.Name -}}"
     below = config("base", template=pod(command=["vllm", "serve"], args=[word]), router={
         "scheduler": {"replicas": 2}})  # fmt: skip
@@ -454,7 +454,7 @@ def test_a_configs_templates_name_fields_of_the_service() -> None:
     assert route["endpointPicker"]["replicas"] == 2
 
 
-def test_findings_about_a_merged_value_name_its_document() -> None:
+def test_findings_about_merged_values_name_their_document() -> None:
     limits = {"limits": {"nvidia.com/gpu": "two"}}
     below = config("base", template={"containers": [{"name": "main", "resources": limits}]})
     service = llm(baseRefs=[{"name": "base"}], template=None)
@@ -490,7 +490,7 @@ def test_copied_script_of_a_preset_becomes_its_command(monkeypatch: pytest.Monke
     assert main["args"] == [*served(), "--max-model-len=8192"]
 
 
-def test_preset_of_another_namespace_replaces_nothing() -> None:
+def test_preset_in_another_namespace_replaces_nothing() -> None:
     service = llm(metadata={"namespace": "team"})
     replicas = {"replicas": 4}
     for namespace in (None, "kserve"):
@@ -510,7 +510,7 @@ def test_unused_config_and_preset_names_are_reported() -> None:
     assert warn(*documents) == [f"f: warning: {message}"]
 
 
-def test_findings_about_a_config_belong_to_the_service_based_on_it() -> None:
+def test_findings_about_a_config_are_shown_with_its_service() -> None:
     below = config("base", replicas=4, model={"uri": "hf://a/b"})
     (document,) = read_source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).planned_documents
     message = [str(finding) for _, finding in document.findings]
@@ -518,7 +518,7 @@ def test_findings_about_a_config_belong_to_the_service_based_on_it() -> None:
     assert "info: model.uri: overridden by llm" in message
 
 
-def test_a_config_of_kserves_own_namespace_is_found_after_the_services() -> None:
+def test_config_in_service_namespace_precedes_kserve_namespace() -> None:
     shared = config("gpu", replicas=4)
     shared["metadata"]["namespace"] = "kserve"
     service = llm(baseRefs=[{"name": "gpu"}], metadata={"namespace": "team"})
@@ -570,7 +570,7 @@ def test_lists_are_merged_by_the_keys_of_kubernetes_types(
     assert role["template"]["spec"][field] == merged
 
 
-def test_items_of_one_key_become_one_and_are_reported() -> None:
+def test_list_items_with_equal_keys_are_merged_and_reported() -> None:
     service = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "UDP"}]
     below = config(
         "base", template={"containers": [{"name": "main", "ports": [{"containerPort": 1}]}]}

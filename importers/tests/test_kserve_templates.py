@@ -79,13 +79,13 @@ def served(*args: str, **fields: object) -> Manifest:
     return llm(template=pod(command=["/app/sim"], args=list(args), **fields), router=ROUTER)
 
 
-def test_arguments_for_certificates_are_left_out() -> None:
+def test_certificate_arguments_are_dropped() -> None:
     document = served("--port", "8000", TLS % "--ssl-certfile", TLS % "/tls.crt")
     assert container(to_spec(document)["roles"][0])["args"] == ["--port", "8000"]
     assert sum("its Go template is empty beca" in message for message in check(document)) == 2
 
 
-def test_names_of_kserves_objects_are_those_of_ours() -> None:
+def test_child_names_become_names_of_our_objects() -> None:
     word = "tcp://{{ ChildName .ObjectMeta.Name `-epp-service` }}:5557"
     document = served("--zmq-endpoint", word, "{{ ChildName .ObjectMeta.Name `-inference-pool` }}")
     args = container(to_spec(document)["roles"][0])["args"]
@@ -123,12 +123,12 @@ def test_script_is_never_dropped() -> None:
     )
 
 
-def test_the_models_name_may_come_from_a_config_and_others_are_the_services_own() -> None:
+def test_templates_read_only_the_model_name_from_configs() -> None:
     document = served("--m={{ .Spec.Model.Name }}", "--u={{ .Spec.Model.URI }}")
     assert container(to_spec(document)["roles"][0])["args"] == ["--m=llm", f"--u={URI}"]
 
 
-def test_a_volume_without_its_secret_is_left_out_with_its_mounts() -> None:
+def test_volume_without_its_secret_is_dropped_with_its_mounts() -> None:
     name = "{{ ChildName .ObjectMeta.Name `-kserve-self-signed-certs` }}"
     main = pod(
         volumeMounts=[{"name": "tls", "mountPath": "/tls"}, {"name": "d", "mountPath": "/d"}]

@@ -55,7 +55,7 @@ def test_server_without_route_is_reported() -> None:
     ) in warn(serving(), server())
 
 
-def test_advice_names_kthenas_own_documents() -> None:
+def test_advice_names_kthena_documents() -> None:
     assert (
         "f: warning: template.roles: no router pairs prefill with decode; pass the ModelServer "
         "of these pods and its ModelRoute too"
@@ -73,7 +73,7 @@ def test_advice_names_kthenas_own_documents() -> None:
     ), lost
 
 
-def test_a_route_matches_the_header_with_the_model() -> None:
+def test_route_matches_model_header() -> None:
     documents = serving(), server(), route(rule(name="all"), parentRefs=GATEWAY)
     assert router(*documents) == {
         "scorers": SCORERS,
@@ -137,7 +137,7 @@ def test_rule_conditions_become_route_matches(match: Manifest, expected: Manifes
     assert result == {"matches": [expected]}
 
 
-def test_a_search_becomes_a_full_match_and_is_reported() -> None:
+def test_regex_search_becomes_full_match_and_is_reported() -> None:
     documents = serving(), server(), route(rule(modelMatch={"uri": {"regex": "chat"}}))
     (expected,) = [message for message in check(*documents) if "rules[0].modelMatch.uri" in message]
     assert expected.startswith("f#3: info: ")
@@ -151,9 +151,7 @@ PIECES = st.lists(
 
 
 @given(PIECES, st.lists(st.text("ab$.\\^|", max_size=5), max_size=6))
-def test_gateways_match_the_whole_text_where_kthena_searches(
-    pieces: list[str], texts: list[str]
-) -> None:
+def test_anchored_pattern_matches_like_kthena_search(pieces: list[str], texts: list[str]) -> None:
     pattern = "".join(pieces)
     try:
         searched = re.compile(pattern)
@@ -164,7 +162,7 @@ def test_gateways_match_the_whole_text_where_kthena_searches(
         assert (searched.search(text) is None) == (whole.fullmatch(text) is None), text
 
 
-def test_adapters_are_matched_as_models_and_preferred_where_they_are_loaded() -> None:
+def test_adapters_are_matched_by_name_and_get_lora_affinity() -> None:
     result = router(serving(), server(), route(modelName=None, loraAdapters=["a", "b"]))
     assert result["strategy"] == "lora-affinity"
     assert result["scorers"] == {**SCORERS, "lora": 1}
@@ -201,7 +199,7 @@ def test_timeout_without_a_route_is_a_warning() -> None:
     assert any("trafficPolicy.timeout: 10s is ignored" in line for line in warn(*documents))
 
 
-def test_prefill_and_decode_are_those_that_the_server_selects() -> None:
+def test_pd_group_sets_component_types() -> None:
     named = serving(
         role("one", entryTemplate={**entry(), "metadata": {"labels": {"kind": "P"}}}),
         role("two", entryTemplate={**entry(), "metadata": {"labels": {"kind": "D"}}}),
@@ -230,7 +228,7 @@ def test_value_named_like_a_connector_is_not_a_setting() -> None:
     assert result["roles"][0]["kvTransfer"] == {"connector": "NixlConnector"}
 
 
-def test_a_rule_needs_a_weight_above_0() -> None:
+def test_rule_without_weight_above_0_is_rejected() -> None:
     zero = route(rule({"modelServerName": "srv", "weight": 0}))
     (finding,) = reject(serving(), server(), zero)
     assert finding == ("f#3: rules[0].targetModels: needs at least one weight above 0")
@@ -258,7 +256,7 @@ def test_route_may_use_any_served_model_name() -> None:
     assert reject(*documents) == []
 
 
-def test_a_name_that_the_engine_does_not_serve_is_rewritten() -> None:
+def test_unserved_model_name_is_rewritten() -> None:
     documents = serving(), server(), route(modelName="virtual")
     assert reject(*documents) == []
     assert router(*documents)["modelRewrites"] == [
@@ -288,7 +286,7 @@ def pool(name: str, weight: int) -> Manifest:
     return {"group": group, "kind": "InferencePool", "name": name, "weight": weight}
 
 
-def test_weights_are_shares_of_the_route_of_the_largest() -> None:
+def test_service_with_largest_weight_has_the_shared_route() -> None:
     canary = route(rule(*SHARES), parentRefs=GATEWAY)
     documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
     first, second = (item["spec"]["roles"][-1]["httproute"] for item in convert(*documents))
@@ -316,7 +314,9 @@ def test_target_keeps_its_own_rule() -> None:
     ("one", "other", "fine"),
     [(9, 9, True), (9, 8, False), (None, 9, True), (9, None, False)],
 )
-def test_shared_requests_have_the_same_retries(one: Any, other: Any, fine: bool) -> None:
+def test_different_retries_of_shared_requests_are_rejected(
+    one: Any, other: Any, fine: bool
+) -> None:
     first, second = (
         {"trafficPolicy": {"retry": {"attempts": attempts}}} if attempts else {}
         for attempts in (one, other)
@@ -535,7 +535,7 @@ def _deployment(name: str = "mock", **spec: Any) -> Manifest:
     }
 
 
-def test_a_deployment_behind_a_server_is_a_service() -> None:
+def test_deployment_selected_by_server_becomes_a_service() -> None:
     documents = _deployment(), server(labels={"app": "mock"}), route(parentRefs=GATEWAY)
     (item,) = convert(*documents)
     assert item["metadata"]["name"] == "mock"
@@ -558,7 +558,7 @@ def test_a_deployment_behind_a_server_is_a_service() -> None:
     assert not [element for element in made_of if element["kind"] == "PodGroup"]
 
 
-def test_a_deployment_is_read_where_a_server_selects_it_only() -> None:
+def test_deployment_that_no_server_selects_is_rejected() -> None:
     (errors,) = reject(serving(), server(), _deployment())
     assert errors.startswith("f#3: kind: Deployment (apps/v1) is not an InferenceService")
     several = _deployment(), _deployment("other"), server(labels={"app": "mock"})

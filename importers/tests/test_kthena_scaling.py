@@ -50,7 +50,7 @@ def group(sub: Any = None, **fields: Any) -> Manifest:
     return {"target": {**ref, **part, **fields}, **BOUNDS}
 
 
-def test_a_metric_of_pods_is_one_of_the_autoscaler() -> None:
+def test_pod_metric_becomes_autoscaler_metric() -> None:
     assert one() == {**WAITING, **BOUNDS, "behavior": DEFAULTS}
     documents = serving(role(replicas=2)), policy()
     assert to_spec(*documents)["layout"] == "PerRole"
@@ -60,7 +60,7 @@ def test_a_metric_of_pods_is_one_of_the_autoscaler() -> None:
     assert any("reads waiting from custom.metrics.k8s.io" in item for item in warn(*documents))
 
 
-def test_names_of_series_are_those_of_the_source() -> None:
+def test_metric_uses_name_of_its_source() -> None:
     source_of_pods = {"waiting": {"pod": {"name": "vllm:waiting", "uri": "/m", "port": 9000}}}
     result = one(disaggregatedTarget=target(metricSources=source_of_pods))
     assert result["metrics"] == [{"name": "vllm:waiting", "target": "5"}]
@@ -117,7 +117,7 @@ def test_behavior_is_converted(fields: Manifest, expected: Any) -> None:
     assert behavior["scaleDown"] == DEFAULTS["scaleDown"]
 
 
-def test_a_tolerance_other_than_the_default_is_a_warning() -> None:
+def test_non_default_tolerance_is_a_warning() -> None:
     assert one(tolerancePercent=10)["behavior"] == DEFAULTS
     behavior = one(tolerancePercent=5)["behavior"]
     assert [behavior[item]["tolerance"] for item in ("scaleUp", "scaleDown")] == ["50m", "50m"]
@@ -126,7 +126,7 @@ def test_a_tolerance_other_than_the_default_is_a_warning() -> None:
 
 
 @each_row(("replicas", "start"), [(0, 1), (9, 4), (3, None), (None, None)])
-def test_a_role_starts_within_its_bounds(replicas: int | None, start: int | None) -> None:
+def test_initial_replicas_are_within_bounds(replicas: int | None, start: int | None) -> None:
     documents = serving(role(replicas=replicas)), policy()
     assert to_spec(*documents)["roles"][0].get("replicas") == (start or replicas)
     expected = any("server starts with" in message for message in check(*documents))
@@ -152,7 +152,7 @@ def test_gang_minimum_is_autoscaler_minimum(least: dict[str, int], gang: Manifes
     assert result["schedulingStrategy"]["gangPolicy"] == gang
 
 
-def test_a_role_of_a_fixed_size_needs_no_autoscaler() -> None:
+def test_role_with_equal_bounds_gets_no_autoscaler() -> None:
     fixed = scaled({"server": {"minReplicas": 3, "maxReplicas": 3}})
     documents = serving(), policy(metrics=None, disaggregatedTarget=fixed)
     roles = to_spec(*documents)["roles"][0]
@@ -172,7 +172,7 @@ ROLES = {"prefill": {**BOUNDS}, "decode": {"minReplicas": 2, "maxReplicas": 6}}
         (("prefill", "decode"), (0, "1.5"), {"max": 1.5}),
     ],
 )
-def test_a_ratio_is_checked_and_gangs_have_a_minimum(
+def test_replica_ratio_is_converted_and_gang_gets_minimum(
     roles: Any, bounds: Any, expected: Manifest
 ) -> None:
     ratio = dict(zip(("numeratorRole", "denominatorRole"), roles, strict=True))
@@ -238,12 +238,12 @@ def test_unsupported_scaling_is_rejected(documents: list[Manifest], wanted: str)
     assert wanted in findings[0]
 
 
-def test_a_policy_without_a_target_is_left_out() -> None:
+def test_policy_without_target_is_a_warning() -> None:
     findings = check(serving(), policy(disaggregatedTarget=None))
     assert any("f#2: warning: spec: has no target, and no Autosca" in item for item in findings)
 
 
-def test_pods_of_one_role_may_be_named() -> None:
+def test_selector_of_the_roles_pods_is_accepted() -> None:
     labels = {"modelserving.volcano.sh/role": "server", "modelserving.volcano.sh/name": "ms"}
     pods = {"waiting": {"pod": {"labelSelector": {"matchLabels": labels}}}}
     result = one(disaggregatedTarget=target(metricSources=pods))

@@ -13,7 +13,7 @@ from importers.tests.kthena_samples import ON, PAIR, Manifest, entry, policy, ro
 from importers.tests.reads import check, read_source, reject, to_spec
 
 
-def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
+def test_article_sample_with_lowercase_gangpolicy_is_converted() -> None:
     # Completed by an entry template of one engine, which the article leaves out.
     sample = serving(
         role("prefill", replicas=4, workerReplicas=None),
@@ -101,7 +101,7 @@ def test_group_without_required_replicas_is_not_gang_scheduled() -> None:
     )
 
 
-def test_network_topology_is_that_of_groups_and_of_roles() -> None:
+def test_network_topology_of_groups_and_roles_is_copied() -> None:
     topology = {
         "groupPolicy": {"mode": "soft", "highestTierAllowed": 2},
         "rolePolicy": {"highestTierAllowed": 1},
@@ -157,7 +157,7 @@ def _index(name: str, label: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
 
 
-def test_variables_have_the_values_of_kthenas_labels() -> None:
+def test_variables_from_labels_have_values_of_kthena() -> None:
     template = _variables("name", "role", "group-name", "role-id")
     (result,) = to_spec(serving(role("405b", entryTemplate=template)))["roles"]
     assert result["template"]["spec"]["containers"][0]["env"] == [
@@ -210,7 +210,7 @@ def test_serving_groups_are_set_to_keep_kthena_names(replicas: Any) -> None:
     assert lws == [f"ms-{group}-server-0" for group in range(replicas or 1)]
 
 
-def test_kthenas_labels_in_selectors_become_ours() -> None:
+def test_kthena_labels_in_selectors_become_ours() -> None:
     value = {
         "labelSelector": {
             "matchLabels": {"modelserving.volcano.sh/name": "ms"},
@@ -256,7 +256,7 @@ def test_kthenas_labels_in_selectors_become_ours() -> None:
         ({"x": "metadata.labels['modelserving.volcano.sh/role-id']"}, "x"),
     ],
 )
-def test_labels_with_values_of_kthenas_own_are_unsupported(selector: Manifest, at: str) -> None:
+def test_selectors_by_kthena_label_values_are_unsupported(selector: Manifest, at: str) -> None:
     expected = (
         f"f: template.roles[0].entryTemplate.spec.affinity.{at}: cannot be carried over: pods "
         "have no label"

@@ -115,21 +115,19 @@ quickly = settings(examples(0.3), phases=(Phase.explicit, Phase.reuse, Phase.gen
 
 @quickly
 @given(kthena_strategies.model_servings())
-def test_every_leaf_of_a_model_serving_is_in_the_service_or_named(document: Manifest) -> None:
+def test_no_field_of_model_serving_is_dropped_silently(document: Manifest) -> None:
     assert silent([document], kthena_strategies.OTHERS) == []
 
 
 @quickly
 @given(modelplane_strategies.released())
-def test_every_leaf_of_a_model_deployment_is_in_the_service_or_named(document: Manifest) -> None:
+def test_no_field_of_model_deployment_is_dropped_silently(document: Manifest) -> None:
     assert silent([document], modelplane_strategies.OTHERS) == []
 
 
 @quickly
 @given(modelplane_strategies.released(), modelplane_strategies.caches())
-def test_every_leaf_of_a_model_cache_is_in_the_service_or_named(
-    deployment: Manifest, cache: Manifest
-) -> None:
+def test_no_field_of_model_cache_is_dropped_silently(deployment: Manifest, cache: Manifest) -> None:
     deployment["metadata"].pop("namespace", None)
     spec = deployment["spec"]
     spec.get("template", {"spec": spec})["spec"]["modelCacheRef"] = {"name": "cache"}
@@ -138,7 +136,7 @@ def test_every_leaf_of_a_model_cache_is_in_the_service_or_named(
 
 @quickly
 @given(modelplane_strategies.released(), modelplane_strategies.services())
-def test_every_leaf_of_a_model_service_is_in_the_service_or_named(
+def test_no_field_of_model_service_is_dropped_silently(
     deployment: Manifest, service: Manifest
 ) -> None:
     deployment["metadata"].pop("namespace", None)
@@ -148,13 +146,13 @@ def test_every_leaf_of_a_model_service_is_in_the_service_or_named(
 
 @quickly
 @given(modelplane_strategies.proposed())
-def test_every_leaf_of_the_proposal_is_in_the_service_or_named(document: Manifest) -> None:
+def test_no_field_of_proposed_deployment_is_dropped_silently(document: Manifest) -> None:
     assert silent([document], modelplane_strategies.OTHERS) == []
 
 
 @quickly
 @given(kserve_strategies.llm_services())
-def test_every_leaf_of_an_llm_inference_service_is_in_the_service_or_named(
+def test_no_field_of_llm_inference_service_is_dropped_silently(
     documents: list[Manifest],
 ) -> None:
     assert silent(documents, kserve_strategies.OTHERS) == []
@@ -167,7 +165,7 @@ def test_every_leaf_of_an_llm_inference_service_is_in_the_service_or_named(
     kthena_strategies.model_routes(),
     st.booleans(),
 )
-def test_every_leaf_of_kthenas_routing_is_in_a_service_or_named(
+def test_no_field_of_kthena_routing_is_dropped_silently(
     serving: Manifest, server: Manifest, route: Manifest, known: bool
 ) -> None:
     serving["metadata"].pop("namespace", None)
@@ -180,7 +178,7 @@ def test_every_leaf_of_kthenas_routing_is_in_a_service_or_named(
 
 @quickly
 @given(kthena_strategies.model_servings(), kthena_strategies.policies())
-def test_every_leaf_of_kthenas_autoscaling_is_in_a_service_or_named(
+def test_no_field_of_kthena_autoscaling_is_dropped_silently(
     serving: Manifest, policies: list[Manifest]
 ) -> None:
     serving["metadata"].pop("namespace", None)

@@ -42,7 +42,7 @@ def test_objects_of_a_model_booster_are_imported_from_kubectl_output() -> None:
     assert (args.name, len(args.roles)) == ("ms", 2)
 
 
-def test_items_of_a_list_are_documents_with_names_of_their_own(
+def test_findings_locate_items_of_a_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = samples.service(samples.role(replicas=-1))

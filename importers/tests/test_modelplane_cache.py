@@ -37,7 +37,7 @@ def pod(*documents: Manifest) -> Manifest:
     return findings
 
 
-def test_a_cache_becomes_the_model() -> None:
+def test_cache_becomes_the_model() -> None:
     token = {"name": "hub", "key": "token"}
     result = to_spec(
         cached("--model=/mnt/models", "--served-model-name=m"),
@@ -108,7 +108,7 @@ def test_every_pod_mounts_the_cache() -> None:
             assert container["volumeMounts"][-1]["mountPath"] == "/mnt/models"
 
 
-def test_every_shape_of_a_deployment_may_refer_to_a_cache() -> None:
+def test_all_deployment_versions_may_refer_to_a_cache() -> None:
     user_template = template()
     user_template["spec"]["containers"][0]["args"] = ["--served-model-name=m"]
     reference = {"modelCacheRef": {"name": "cache"}}
@@ -123,7 +123,7 @@ def test_every_shape_of_a_deployment_may_refer_to_a_cache() -> None:
     assert models == [models[0]] * 3
 
 
-def test_model_without_a_name_is_served_by_its_path() -> None:
+def test_model_without_served_name_uses_its_path() -> None:
     document = cached("--model=/mnt/models/a.gguf")
     assert to_spec(document, cache())["model"]["name"] == "/mnt/models/a.gguf"
     assert (
@@ -217,16 +217,14 @@ def test_several_deployments_may_share_a_cache() -> None:
         ),
     ],
 )
-def test_the_choice_among_clusters_becomes_an_annotation(
-    documents: list[Manifest], expected: Any
-) -> None:
+def test_cluster_selector_becomes_an_annotation(documents: list[Manifest], expected: Any) -> None:
     (manifest,) = convert(*documents)
     assert manifest["metadata"]["annotations"] == expected
     (plan, *_) = read_source(*documents).plans
     assert all(expected.items() <= item["metadata"]["annotations"].items() for item in render(plan))
 
 
-def test_the_choice_among_clusters_is_reported() -> None:
+def test_cluster_selector_is_reported() -> None:
     chosen = paired(clusterSelector={"matchLabels": {"a": "b"}}, tolerations=[{"key": "k"}])
     result = [message for message in check(chosen) if "cluster" in message]
     assert result == [

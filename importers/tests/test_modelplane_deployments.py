@@ -72,11 +72,11 @@ def test_documented_deployment_is_converted() -> None:
     )
 
 
-def test_the_documents_deployment_has_no_name() -> None:
+def test_deployment_without_name_is_rejected() -> None:
     assert "f: metadata.name: is required" in reject(deployment(proposed()["spec"], name=None))
 
 
-def test_engines_become_roles_and_members_their_pods() -> None:
+def test_engines_become_roles_and_members_become_templates() -> None:
     fields = {"name": "HOST", "value": "$(MODELPLANE_LEADER_ADDRESS)"}
     leader = member("Leader", nodeSelector=None, template=template(command=["a"], env=[fields]))
     worker = member("Worker", worker={"nodes": 3}, template=template(command=["b"]))
@@ -266,7 +266,7 @@ def test_routing_becomes_the_endpoint_picker(fields: Any, expected: Manifest) ->
     }
 
 
-def test_sizes_become_parallelism_unless_there_is_a_command() -> None:
+def test_topology_becomes_parallelism_unless_container_has_a_command() -> None:
     topology = {"tensor": 8, "pipeline": 2}
     (role,) = to_spec(proposed(prefill=None, routing=None, workers=workers(topology=topology)))[
         "roles"
@@ -279,7 +279,7 @@ def test_sizes_become_parallelism_unless_there_is_a_command() -> None:
     assert role["multinode"] == {"nodeCount": 2, "launcher": "none"}
 
 
-def test_labels_of_the_template_are_those_of_the_service() -> None:
+def test_template_labels_become_service_labels() -> None:
     labels = {"team": "a"}
     template = {"metadata": {"labels": labels}, "spec": {"engines": [engine()]}}
     (item,) = convert(deployment({"replicas": 1, "template": template}))

@@ -52,7 +52,7 @@ def routers(*documents: Manifest, lossy: bool = False) -> dict[str, Any]:
     return result
 
 
-def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
+def test_model_service_becomes_route_of_its_deployment() -> None:
     documents = released(), model_service()
     (item,) = convert(*documents)
     assert item["spec"]["roles"][-1] == {
@@ -80,7 +80,9 @@ def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
         (proposed(), {}),
     ],
 )
-def test_prefill_and_decode_have_their_router_already(document: Manifest, picker: Manifest) -> None:
+def test_model_service_uses_existing_prefill_decode_router(
+    document: Manifest, picker: Manifest
+) -> None:
     (item,) = convert(document, model_service())
     assert item["spec"]["roles"][2] == {
         "name": "router",
@@ -91,18 +93,18 @@ def test_prefill_and_decode_have_their_router_already(document: Manifest, picker
     assert not [entry for entry in warn(document, model_service()) if "route" in entry]
 
 
-def test_every_shape_is_selected_by_its_name() -> None:
+def test_early_deployment_is_selected_by_name() -> None:
     early = deployment({"replicas": 1, "engines": [engine()]})
     assert routers(early, model_service())["md"]["rules"] == [RULE]
 
 
-def test_a_deployment_may_have_several_addresses() -> None:
+def test_deployment_may_have_several_model_services() -> None:
     md = routers(released(), model_service(), model_service(name="also"))["md"]
     values = [rule["matches"][0]["path"]["value"] for rule in md["rules"]]
     assert values == ["/default/chat", "/default/also"]
 
 
-def test_endpoints_are_selected_by_the_labels_of_the_template() -> None:
+def test_endpoints_are_selected_by_template_labels() -> None:
     documents = [labelled("a", tier="prod"), labelled("b", tier="test")]
     result = routers(*documents, model_service(selecting(tier="prod")))
     assert (result["a"]["rules"], result["b"]) == ([RULE], None)
@@ -136,7 +138,7 @@ def test_endpoints_are_selected_by_the_labels_of_the_template() -> None:
         ),
     ],
 )  # fmt: skip
-def test_requests_are_split_as_the_weights_say(
+def test_requests_are_split_by_weights_and_replicas(
     entries: tuple[Any, ...], weights: dict[str, int]
 ) -> None:
     documents = [labelled("a", 3, tier="x"), labelled("b", 1, tier="x"), labelled("c", 1)]
@@ -157,7 +159,7 @@ def test_service_behind_another_route_may_have_its_own_route() -> None:
     assert "routedBy" not in result["b"]
 
 
-def test_a_cluster_of_its_endpoints_is_that_of_the_service() -> None:
+def test_cluster_in_endpoint_selector_becomes_an_annotation() -> None:
     (item,) = convert(released(), model_service(selecting(deployment="md", cluster="east")))
     assert item["metadata"]["annotations"] == {
         "fusioninfer.io/cluster-selector": "modelplane.ai/cluster=east"
@@ -239,11 +241,11 @@ def test_unsupported_endpoints_are_rejected(documents: list[Manifest], expected:
         assert reject(*documents, lossy=True) == []
 
 
-def test_a_repeated_entry_is_reported() -> None:
+def test_repeated_entry_is_reported() -> None:
     assert "f#2: info: endpoints[1]: repeats the entry for md; ignored" in check(
         released(), model_service("md", "md")
     )
 
 
-def test_a_deployment_without_a_model_service_has_no_route() -> None:
+def test_deployment_without_model_service_has_no_route() -> None:
     assert routers(released()) == {"md": None}

@@ -44,7 +44,7 @@ def missing(theirs: Any, ours: Any, at: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_objects_have_the_values_of_the_original_controllers(case: dict[str, Any]) -> None:
+def test_rendered_objects_have_values_of_source_controllers(case: dict[str, Any]) -> None:
     read = read_source(*case["documents"])
     built = read.render()
     assert built, [str(item) for _, item in read.findings]

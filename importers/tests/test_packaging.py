@@ -31,7 +31,7 @@ def test_importers_do_not_import_each_other() -> None:
     assert offenders == {}
 
 
-def test_the_entry_points_are_the_table() -> None:
+def test_entry_points_match_importer_table() -> None:
     assert importers() == (table.KSERVE, table.KTHENA, table.MODELPLANE)
 
 
@@ -60,6 +60,6 @@ def test_manifest_without_importers_package_names_install_command(
     )
 
 
-def test_the_core_knows_the_groups_of_a_missing_package() -> None:
+def test_core_lists_api_groups_of_all_importers() -> None:
     groups = {group for system in importers() for group in system.groups}
     assert sorted(groups) == list(IMPORTED_API_GROUPS)

@@ -59,7 +59,7 @@ def test_only_kthena_creates_pod_groups(system: str, kinds: int) -> None:
 
 
 @pytest.mark.parametrize("system", SOURCES)
-def test_a_queue_of_kueues_is_that_of_the_service(system: str) -> None:
+def test_kueue_label_of_document_becomes_service_queue(system: str) -> None:
     document = labelled(SOURCES[system])
     (manifest,) = convert(document)
     strategy = dict(manifest["spec"]["schedulingStrategy"])
@@ -112,7 +112,7 @@ def entry_with(labels: Any) -> Manifest:
     ],
     ids=["KServe", "Kthena", "Deployment", "Modelplane"],
 )
-def test_a_label_of_all_pods_is_the_queue_of_the_service(documents: list[Manifest]) -> None:
+def test_kueue_label_of_all_pods_becomes_service_queue(documents: list[Manifest]) -> None:
     before = copy.deepcopy(documents)
     (manifest,) = convert(*documents)
     assert manifest["spec"]["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
@@ -125,7 +125,7 @@ def test_a_label_of_all_pods_is_the_queue_of_the_service(documents: list[Manifes
     )
 
 
-def test_label_on_the_pods_of_one_role_is_rejected() -> None:
+def test_kueue_label_on_one_role_is_rejected() -> None:
     pair = kserve.llm(**{**PAIRED, "prefill": {**PAIRED["prefill"], "labels": LABEL}})
     (message,) = reject(pair)
     assert f"prefill.labels[{QUEUE}]: keeps the pods from starting" in message

@@ -50,7 +50,7 @@ def write(folder: Path, *documents: Any) -> str:
         ),
     ],
 )
-def test_an_envelope_that_is_nearly_known_is_named(document: Any, expected: str) -> None:
+def test_unsupported_api_version_of_known_kind_is_rejected(document: Any, expected: str) -> None:
     assert reject(document) == [expected]
 
 
@@ -86,7 +86,7 @@ def test_core_findings_name_source_fields() -> None:
     ]
 
 
-def test_the_plan_has_the_findings_of_the_conversion() -> None:
+def test_plan_includes_conversion_findings() -> None:
     (document,) = read_source(LOSSY, allow_lossy=True).planned_documents
     assert next(finding.path for _, finding in document.findings) == "plugins[0]"
 
@@ -118,7 +118,7 @@ def test_load_rejects_losses_unless_allowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.stem)
-def test_converting_our_own_manifest_is_the_identity(
+def test_converting_our_manifest_does_not_change_it(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main(["convert", str(path)])
@@ -129,7 +129,7 @@ def test_converting_our_own_manifest_is_the_identity(
 
 
 @pytest.mark.parametrize("output", ["yaml", "json"])
-def test_converting_and_rendering_is_rendering(
+def test_converted_manifest_renders_like_its_source(
     output: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -147,7 +147,7 @@ def test_converting_and_rendering_is_rendering(
     assert capsys.readouterr().out == direct
 
 
-def test_convert_rejects_what_render_rejects(
+def test_all_commands_report_the_same_conversion_errors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, LOSSY)
@@ -168,7 +168,7 @@ def test_convert_rejects_what_render_rejects(
     assert main(["diff", path, path, "--allow-lossy"]) == 0
 
 
-def test_a_project_is_not_converted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pulumi_project_is_not_converted(capsys: pytest.CaptureFixture[str]) -> None:
     project = Path(__file__).parents[2] / "examples" / "qwen-monolithic"
     assert main(["convert", str(project)]) == 2
     assert "is a Pulumi project, which cannot be converted" in capsys.readouterr().err
@@ -198,12 +198,12 @@ def test_fields_set_by_the_cluster_are_ignored() -> None:
     assert "annotations" not in convert(exported)[0]["metadata"]
 
 
-def test_converted_services_of_one_name_are_rejected() -> None:
+def test_converted_services_with_equal_names_are_rejected() -> None:
     assert any("metadata.name" in problem for problem in reject(serving(), serving()))
     assert len(render(read_source(serving()).plans[0])) == 3
 
 
-def test_a_field_without_a_counterpart_is_named() -> None:
+def test_finding_without_source_field_names_converted_field() -> None:
     field = ("roles", 0, "gateway", "x")
     finding = Finding("a-rule", Severity.WARNING, field, "is not given: X is taken")
     (label, moved) = Origins("f", {}).locate(finding)
@@ -227,7 +227,7 @@ def test_a_field_without_a_counterpart_is_named() -> None:
         ),
     ],
 )
-def test_a_document_without_effect_is_a_warning(
+def test_document_without_effect_is_a_warning(
     documents: Sequence[Any], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, *documents)
@@ -236,7 +236,7 @@ def test_a_document_without_effect_is_a_warning(
     assert main(["plan", "--strict", path]) == 2
 
 
-def test_findings_about_a_document_belong_to_its_service() -> None:
+def test_findings_about_companions_are_shown_with_their_service() -> None:
     fixed = policy(
         metrics=None,
         disaggregatedTarget=scaled({"server": {"minReplicas": 2, "maxReplicas": 2}}),

@@ -113,7 +113,7 @@ REJECTED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
 
 
 @each_row("slip", REJECTED)
-def test_a_wrong_value_is_one_line(slip: str) -> None:
+def test_wrong_value_has_one_error(slip: str) -> None:
     documents, at, value, line = REJECTED[slip]
     errors = reject(*changed(documents, at, value))
     assert [item for item in errors if item.startswith(line.partition(": must")[0])] == [line]
@@ -129,7 +129,7 @@ def list_all_findings(documents: Any) -> list[str]:
 
 @given(documents=st.sampled_from(list(SETS.values())).flatmap(mutants))
 @examples(3)
-def test_wrong_value_has_a_core_message(documents: Any) -> None:
+def test_mutated_documents_have_no_pydantic_messages(documents: Any) -> None:
     lines = list_all_findings(documents)
     assert all(line.isprintable() for line in lines)
     assert not [line for line in lines if any(word in line for word in _FOREIGN)]
