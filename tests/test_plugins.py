@@ -24,7 +24,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pytest depends on it
 
-FOREIGN = ROOT / "importers" / "tests" / "foreign.yaml"
+KTHENA_MANIFEST = ROOT / "importers" / "tests" / "kthena_manifest.yaml"
 PROJECTS = {path.parent.name: path.parent / "pyproject.toml" for path in PLUGINS}
 
 
@@ -143,7 +143,7 @@ def test_broken_plugin_is_named(
     monkeypatch.setattr(extras, "entry_points", lambda **_: [broken])
     importers.cache_clear()
     try:
-        assert main(["check", str(FOREIGN)]) == 2
+        assert main(["check", str(KTHENA_MANIFEST)]) == 2
     finally:
         importers.cache_clear()
     assert "plugin acme_missing.importer (fusioninfer.importers) cannot" in capsys.readouterr().err

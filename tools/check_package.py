@@ -26,7 +26,7 @@ TESTS = ("tests/test_public_api.py", "tests/test_json_schema.py", "tests/test_ar
          "tests/test_examples.py", "tests/test_readme.py", "tests/test_templates.py",
          "tests/test_architecture.py", "tests/provider")  # fmt: skip
 #: A manifest that an importer reads.
-SOURCE_MANIFEST = ROOT / "importers" / "tests" / "foreign.yaml"
+SOURCE_MANIFEST = ROOT / "importers" / "tests" / "kthena_manifest.yaml"
 
 
 def run(*command: str | Path, cwd: Path) -> str:

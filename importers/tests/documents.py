@@ -1,7 +1,7 @@
-"""The input manifests of Kthena's and Modelplane's design documents.
+"""Manifests in Kthena's and Modelplane's design documents.
 
-What the documents leave out is added by one wrapper each, whose docstring names it; everything
-else stands as it does there.
+The functions `kthena` and `modelplane` add the fields that the documents omit; everything else is
+unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Manifest = dict[str, Any]
 
 
 def _engine(name: str, **fields: Any) -> Manifest:
-    """The wrapper's engine: one accelerator, which is asked for in resources."""
+    """Return a container that requests one accelerator."""
     limits = {"nvidia.com/gpu": "1"}
     return {
         "name": name,
@@ -29,7 +29,7 @@ def _role(name: str, replicas: int) -> Manifest:
 
 
 def kthena(group: Manifest, **spec: Any) -> Manifest:
-    """Adds the roles' entry templates, and around a fragment the sample's roles and metadata."""
+    """Return a ModelServing with a fragment of its template; adds metadata and complete roles."""
     return {
         "apiVersion": "workload.serving.volcano.sh/v1alpha1",
         "kind": "ModelServing",
@@ -42,7 +42,7 @@ def kthena(group: Manifest, **spec: Any) -> Manifest:
 
 
 def modelplane(**spec: Any) -> Manifest:
-    """Adds a name, images and accelerators; `model` and the node selector are elided there."""
+    """Return the disaggregated ModelDeployment; adds a name, images and accelerators."""
 
     def workers(count: int) -> Manifest:
         template = {"spec": {"containers": [_engine("engine")]}}

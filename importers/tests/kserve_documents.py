@@ -1,6 +1,6 @@
-"""What the architecture page of KServe's LLMInferenceService shows, as it stands there.
+"""Fragments of specs on the architecture page of KServe's LLMInferenceService, unchanged.
 
-Each is a fragment: `complete` adds a name, a model, and the accelerators of a container.
+`complete` adds a name, a model, and the accelerators of a container.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRANSFER = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv
 
 
 def main(*variables: Manifest, gpus: str | None = None) -> Manifest:
-    """A pod spec of the container that KServe configures."""
+    """Return a pod spec with the container that KServe configures."""
     container: Manifest = {"name": "main"}
     if variables:
         container["env"] = list(variables)
@@ -59,7 +59,7 @@ PAGE: dict[str, Manifest] = {
 
 
 def complete(fragment: Manifest) -> Manifest:
-    """A whole document of a fragment."""
+    """Return an LLMInferenceService with a fragment of its spec."""
     template = fragment.get("template", main(gpus="1"))
     return {
         "apiVersion": "serving.kserve.io/v1alpha2",
@@ -70,9 +70,9 @@ def complete(fragment: Manifest) -> Manifest:
 
 
 def acceptable() -> dict[str, Manifest]:
-    """The fragments, completed, but for the one that contradicts itself."""
+    """Return LLMInferenceServices with the fragments, except for the invalid one."""
     result = {name: complete(item) for name, item in PAGE.items() if name != "several nodes"}
-    # The page's topic names a variable that it does not define.
+    # The topic on the page uses a variable that the page does not define.
     address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     events = copy.deepcopy(result["events"])
     events["spec"]["template"]["containers"][0]["env"].insert(0, address)
@@ -81,7 +81,7 @@ def acceptable() -> dict[str, Manifest]:
 
 
 def edited() -> Manifest:
-    """A service whose user edits what KServe's presets, its controller and its route make."""
+    """Return a service that overrides KServe's presets, storage-initializer and route."""
     initializer = {
         "name": "storage-initializer",
         "resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "16Gi"}},

@@ -1,4 +1,4 @@
-"""KServe's documents in small, for tables of cases."""
+"""Small KServe manifests for test cases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ URI = "hf://Qwen/Qwen2.5-7B-Instruct"
 
 
 def pod(gpus: int | None = 1, **main: Any) -> Manifest:
-    """A pod spec whose container `main` asks for GPUs and leaves the rest to KServe's presets."""
+    """A pod spec whose container `main` requests GPUs and gets the rest from KServe's presets."""
     container: Manifest = {"name": "main", **main}
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
@@ -38,16 +38,16 @@ def config(name: str = "base", metadata: Any = None, **spec: Any) -> Manifest:
     }
 
 
-#: A router with everything that KServe makes by itself.
+#: A router whose objects are all managed by KServe.
 ROUTER: Manifest = {"route": {}, "gateway": {}, "scheduler": {}}
 
 
 def served(name: str = "llm") -> list[str]:
-    """What the presets' command says of the model before further arguments."""
+    """The arguments of the presets' command that name the model."""
     return ["--served-model-name", name, f"publishers/default/models/{name}"]
 
 
-#: What KServe's presets lay below the container `main` of a single pod.
+#: Fields that KServe's presets set in the container `main` of a single pod.
 PRESET: Manifest = {
     "ports": [{"containerPort": 8000, "protocol": "TCP"}],
     "env": [{"name": "HOME", "value": "/home"}, {"name": "HF_HUB_CACHE", "value": "/models"}],
@@ -74,7 +74,7 @@ LIVENESS: Manifest = {
 
 
 def volumes(limit: str | None = "1Gi") -> list[Manifest]:
-    """The volumes of the presets, the memory to share of this size."""
+    """The volumes of the presets, with a size limit of the shared memory."""
     memory = {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
     return [
         {"name": "home", "emptyDir": {}},
@@ -85,6 +85,6 @@ def volumes(limit: str | None = "1Gi") -> list[Manifest]:
 
 
 def container(role: Manifest, block: str = "template") -> Manifest:
-    """The first container of a role of ours."""
+    """The first container of a converted role."""
     findings: Manifest = role[block]["spec"]["containers"][0]
     return findings

@@ -10,8 +10,8 @@ from importers.tests.kserve_samples import config, llm
 
 Manifest = dict[str, Any]
 
-#: What fields with a closed form may hold.
-OTHERS = {
+#: Valid values of fields that do not accept every string or number.
+VALID_VALUES = {
     "uri": ("hf://a/b", "hf://c/d"),
     "maxUnavailable": (1, 2),
     "maxSurge": (0, 1),
@@ -165,7 +165,7 @@ def routers() -> st.SearchStrategy[Manifest]:
 
 @st.composite
 def llm_services(draw: st.DrawFn) -> list[Manifest]:
-    """An LLMInferenceService that KServe's CRD takes, and configs that it may be based on."""
+    """An LLMInferenceService that KServe's CRD accepts, and configs that it may be based on."""
     fields = {
         **workloads(),
         "prefill": _some(workloads()),

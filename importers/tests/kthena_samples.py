@@ -1,4 +1,4 @@
-"""Kthena's documents in small, for tables of cases."""
+"""Small Kthena manifests for test cases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 Manifest = dict[str, Any]
 
 
-#: The gang that Kthena makes of every group on Volcano.
+#: The gang policy of every converted serving group that Volcano schedules.
 ON: Manifest = {"mode": "On", "minResources": True}
 
 
@@ -31,7 +31,7 @@ def role(name: str = "server", **fields: Any) -> Manifest:
 def serving(
     *roles: Manifest, name: str = "ms", group: Any = None, metadata: Any = None, **spec: Any
 ) -> Manifest:
-    """A ModelServing, of one role by default; `group` is more of its template."""
+    """A ModelServing, of one role by default; `group` adds fields to its template."""
     return {
         "apiVersion": "workload.serving.volcano.sh/v1alpha1",
         "kind": "ModelServing",
@@ -80,7 +80,7 @@ def route(*rules: Manifest, name: str = "route", **spec: Any) -> Manifest:
 
 
 def policy(name: str = "policy", **spec: Any) -> Manifest:
-    """An AutoscalingPolicy of the role `server` by a metric of pods; None leaves a field out."""
+    """An AutoscalingPolicy of the role `server` with a pod metric; None leaves a field out."""
     built = {
         "metrics": [{"name": "waiting", "targetValue": 5}],
         "disaggregatedTarget": scaled({"server": {"minReplicas": 1, "maxReplicas": 4}}),
@@ -109,7 +109,7 @@ def binding(policy: str = "policy", **spec: Any) -> Manifest:
     }
 
 
-#: Roles that are told by their names.
+#: Roles whose names set their component types.
 PAIR = (role("prefill"), role("decode"))
 
 

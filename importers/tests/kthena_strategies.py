@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 Manifest = dict[str, Any]
 
-#: What fields with a closed set of values may hold.
-OTHERS: dict[str, tuple[Any, ...]] = {
+#: Valid values of fields that do not accept every string or number.
+VALID_VALUES: dict[str, tuple[Any, ...]] = {
     "recoveryPolicy": ("RoleRecreate", "ServingGroupRecreate", "None"),
     "type": ("ServingGroupRollingUpdate", "RoleRollingUpdate"),
     "mode": ("hard", "soft"),
@@ -77,7 +77,7 @@ def roles(draw: st.DrawFn) -> list[Manifest]:
 
 @st.composite
 def model_servings(draw: st.DrawFn, name: str = "ms") -> Manifest:
-    """ModelServings that Kthena's CRD takes."""
+    """ModelServings that Kthena's CRD accepts."""
     its_roles = draw(roles())
     names = [role["name"] for role in its_roles]
     policy = _some({"mode": st.sampled_from(("hard", "soft")), "highestTierAllowed": _counts})
@@ -97,9 +97,9 @@ def model_servings(draw: st.DrawFn, name: str = "ms") -> Manifest:
             {
                 "replicas": _counts,
                 "schedulerName": st.sampled_from(("volcano", "default-scheduler")),
-                "recoveryPolicy": st.sampled_from(OTHERS["recoveryPolicy"]),
+                "recoveryPolicy": st.sampled_from(VALID_VALUES["recoveryPolicy"]),
                 "rolloutStrategy": st.fixed_dictionaries(
-                    {"type": st.sampled_from(OTHERS["type"])},
+                    {"type": st.sampled_from(VALID_VALUES["type"])},
                     optional={
                         "rollingUpdateConfiguration": _some(
                             {
@@ -169,7 +169,7 @@ def model_servers(draw: st.DrawFn) -> Manifest:
 
 @st.composite
 def model_routes(draw: st.DrawFn) -> Manifest:
-    """ModelRoutes that lead to `srv`, and to others that nobody knows."""
+    """ModelRoutes that lead to `srv`, and to unknown ModelServers."""
     text = st.sampled_from(("exact", "prefix", "regex")).flatmap(
         lambda kind: st.fixed_dictionaries({kind: st.sampled_from(("/v1", "/v1/", "a"))})
     )

@@ -1,4 +1,4 @@
-"""Modelplane's documents in small, for tables of cases."""
+"""Small Modelplane manifests for test cases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GPU = {
 
 
 def template(*args: str, command: Any = None, **container: Any) -> Manifest:
-    """A pod template of the one container that there may be."""
+    """A pod template with the container `engine`, the only one that Modelplane allows."""
     engine = {
         "name": "engine",
         "image": "vllm/vllm-openai:v0.11.0",
@@ -31,7 +31,7 @@ def template(*args: str, command: Any = None, **container: Any) -> Manifest:
 
 
 def completed(fields: Manifest, port: int = 8000, *, serves: bool = True) -> Manifest:
-    """A pod template with what Modelplane gives every pod."""
+    """A pod template with the fields that Modelplane adds to every pod."""
     (engine,) = fields["spec"]["containers"]
     mount = {"name": "dshm", "mountPath": "/dev/shm"}  # a mount path
     probe = {
@@ -121,7 +121,7 @@ def model_service(*selected: Any, name: str = "chat") -> Manifest:
 
 
 def selecting(weight: Any = None, **labels: str) -> Manifest:
-    """An entry that selects by labels; `deployment` and `cluster` are Modelplane's."""
+    """An entry that selects by labels; `deployment` and `cluster` get Modelplane's prefix."""
     spelled = {
         f"modelplane.ai/{key}" if key in ("deployment", "cluster") else key: value
         for key, value in labels.items()
@@ -141,7 +141,7 @@ def cached(*arguments: str, command: Any = None, **fields: Any) -> Manifest:
 
 
 def proposed(**spec: Any) -> Manifest:
-    """The document's disaggregated deployment, completed where it says `...`; None leaves out."""
+    """The proposal's disaggregated deployment, completed; None leaves a field out."""
     built = {
         "workers": workers(2),
         "prefill": {"workers": workers(1)},

@@ -10,7 +10,7 @@ from importers.tests.modelplane_samples import GPU
 
 Manifest = dict[str, Any]
 
-OTHERS = {
+VALID_VALUES = {
     "mode": ("Unified", "PrefillDecode"),
     "phase": ("Prefill", "Decode"),
     "role": ("Standalone", "Leader", "Worker"),

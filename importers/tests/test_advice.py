@@ -1,4 +1,4 @@
-"""Findings about manifests of other systems name no field that only our services have."""
+"""Findings about source manifests use no field names of InferenceService."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from mutations import JUNK, changed, places
 from fusioninfer_importers.model import ImportedModel
 from importers.tests import kserve_samples, kthena_samples, modelplane_samples
 from importers.tests.reads import read_source, warn
-from importers.tests.test_slips import SETS
+from importers.tests.test_invalid_values import SETS
 
 Manifest = dict[str, Any]
 HERE = Path(__file__).parent
-#: Fields of Kubernetes and of the Gateway API that ours and every other system have.
+#: Fields of Kubernetes and of the Gateway API that InferenceService and the other systems share.
 _KUBERNETES = {
     "allowedRoutes", "backendRefs", "emptyDir", "matchLabels", "maxReplicas", "minReplicas",
     "mountPath", "parentRefs", "readOnly", "schedulerName", "sectionName", "sizeLimit",
 }  # fmt: skip
-#: Words of one part that are not English: fields of ours, and values of them.
+#: Lowercase names and values of our fields that are not English words.
 _WORDS = {"httproute", "multinode", "PerRole", "PerReplica", "prefiller", "decoder"}
-#: Paths of ours whose parts are English words.
+#: Paths of our fields whose parts are English words.
 _PATHS = re.compile(
     r"\b(?:model|rollout|autoscaling|parallelism|placement|startup|monitoring|gateway)\.[a-z]\w+"
 )
-#: Rules whose messages may name a field of ours, with the reason.
+#: Rules whose messages may name a field of InferenceService, with the reason.
 EXCEPTIONS = {
     "command-not-editable": "names the launcher, whose arguments contradict those of the container",
     "launcher-contradicted": "as command-not-editable",
@@ -41,8 +41,8 @@ EXCEPTIONS = {
 }
 
 
-def ours() -> set[str]:
-    """Names of fields of our services that are not English words."""
+def list_our_fields() -> set[str]:
+    """Return the names of InferenceService's fields that are not English words."""
     result = set()
 
     def walk(value: Any) -> None:
@@ -58,8 +58,8 @@ def ours() -> set[str]:
     return {finding for finding in result if re.search("[A-Z]", finding)} | _WORDS
 
 
-def theirs(system: str) -> set[str]:
-    """Names of the fields of a system's kinds."""
+def list_source_fields(system: str) -> set[str]:
+    """Return the names of the fields of a system's kinds."""
     package = f"fusioninfer_importers.{system.lower()}"
     importlib.import_module(f"{package}.models")
     return {
@@ -76,8 +76,8 @@ def _models(base: type[ImportedModel]) -> Iterator[type[ImportedModel]]:
         yield from _models(subclass)
 
 
-def inputs(system: str) -> Iterator[list[Manifest]]:
-    """Valid documents of a system, and copies of them with one wrong value."""
+def generate_inputs(system: str) -> Iterator[list[Manifest]]:
+    """Yield valid documents of a system, and copies of them with one wrong value."""
     valid = [SETS[system], *SAMPLES[system]]
     if (cases := HERE / "originals" / f"{system.lower()}.yaml").exists():
         valid += [case["documents"] for case in yaml.safe_load(cases.read_text("utf-8"))]
@@ -89,10 +89,10 @@ def inputs(system: str) -> Iterator[list[Manifest]]:
         yield changed(documents, place, draw.choice(JUNK))
 
 
-def named(message: str, fields: set[str], system: str) -> list[str]:
-    """The fields of ours that a message names."""
+def find_our_fields(message: str, fields: set[str], system: str) -> list[str]:
+    """Return the fields of InferenceService that a message names."""
     words = set(re.findall(r"[A-Za-z][A-Za-z0-9]*", message)) & fields
-    # A path of their own may begin with the same word: KServe's model.uri.
+    # KServe has paths that begin with the same words: model.uri.
     paths = [] if system == "KServe" else _PATHS.findall(message)
     return [*sorted(words), *paths]
 
@@ -130,15 +130,15 @@ SAMPLES: dict[str, list[list[Manifest]]] = {
 @pytest.mark.parametrize("system", SETS)
 @pytest.mark.slow
 def test_messages_name_no_inference_service_fields(system: str) -> None:
-    fields = ours() - theirs(system) - _KUBERNETES
+    fields = list_our_fields() - list_source_fields(system) - _KUBERNETES
     expected = {
         (finding.rule, finding.message)
-        for documents in inputs(system)
+        for documents in generate_inputs(system)
         for _, finding in read_source(*documents).findings
     }
     assert len(expected) > 20
     result = {
-        message: named(message, fields, system)
+        message: find_our_fields(message, fields, system)
         for rule, message in expected
         if rule not in EXCEPTIONS
     }

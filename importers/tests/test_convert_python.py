@@ -1,4 +1,4 @@
-"""`convert --output python`: a program that declares the same objects as the manifests."""
+"""`convert --output python` prints a program that declares the manifests' objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTAINER = {
     "ports": [{"name": "http", "containerPort": 8000}],
     "resources": {"limits": {"nvidia.com/gpu": 1}},
 }
-OURS = {
+SERVICE = {
     "apiVersion": "fusioninfer.io/v1alpha1",
     "kind": "InferenceService",
     "metadata": {"name": "ours", "namespace": "team", "labels": {"a": "b"}},
@@ -46,8 +46,8 @@ OURS = {
     },
 }
 SETS = {
-    "ours": [OURS],
-    "two of one name": [OURS, {**OURS, "metadata": {"name": "ours", "namespace": "other"}}],
+    "ours": [SERVICE],
+    "two of one name": [SERVICE, {**SERVICE, "metadata": {"name": "ours", "namespace": "other"}}],
     "Kthena": [
         kthena_samples.serving(*kthena_samples.PAIR, replicas=2),
         kthena_samples.server(kvConnector={"type": "nixl"}, trafficPolicy={"timeout": "10s"}),

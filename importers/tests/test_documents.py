@@ -1,4 +1,4 @@
-"""The examples of the systems' own pages are converted, planned and rendered."""
+"""Examples from the systems' documentation are converted and rendered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importers.tests.kserve_documents import PAGE, acceptable, complete, edited
 from importers.tests.kserve_samples import Manifest
 from importers.tests.reads import read_source, reject, to_spec
 
-#: Pods, and the LeaderWorkerSets that make them.
+#: Number of pods, which is also the number of LeaderWorkerSets.
 SIZES = {
     "kthena-model-serving-sample": 8,
     "kthena-gang-policy": 8,
@@ -57,11 +57,11 @@ def objects(document: Manifest) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("name", ["managed gateway", "managed route", "referenced gateway"])
 def test_gateways_and_routes_are_rendered(name: str) -> None:
     result = objects(complete(PAGE[name]))
-    # None of them has a scheduler: KServe leads these routes to a Service, whatever the page shows.
+    # Without a scheduler, KServe's routes lead to a Service.
     assert result["Service"]["spec"]["ports"][0]["port"] == 8000
     assert "InferencePool" not in result
     if name == "managed gateway":
-        # The page shows a Gateway of class eg; KServe's controller makes none.
+        # The page shows a Gateway of class eg; KServe's controller creates none.
         assert "Gateway" not in result
         assert result["HTTPRoute"]["spec"]["parentRefs"] == [
             {"name": "kserve-ingress-gateway", "namespace": "kserve"}

@@ -92,7 +92,7 @@ def test_other_objects_in_a_folder_are_ignored(run: Run) -> None:
     assert run("check", "set", "--strict")[0] == 2
     with pytest.warns(UserWarning, match="Namespace is not an InferenceService"):
         assert len(load("set")) == 1
-    # Named by itself, it is meant to be read.
+    # A file that is passed by name must be a manifest.
     assert run("check", "one.yaml", "set/pools.json")[0] == 2
 
 
@@ -160,7 +160,7 @@ def test_stacks_checked_in_one_call_are_separate_inputs(run: Run) -> None:
     write("prod/a.yaml", deployment)
     (expected,) = run("check", "dev", "prod")[2]
     assert expected.startswith("prod/a.yaml: template.spec.modelCacheRef: cannot be carried over")
-    # Where no two documents have one name, there is one stack.
+    # Folders whose documents have different names are one stack.
     write("prod/a.yaml", {**deployment, "metadata": {"name": "other"}})
     assert run("check", "dev", "prod")[0] == 0
 
@@ -171,7 +171,7 @@ def test_project_folder_with_unsupported_runtime_is_rejected_once(run: Run) -> N
     assert "set: Pulumi.yaml: runtime" in run("render", "set")[2][0]
     (expected,) = run("render", "set", "set/a.yaml")[2]
     assert expected.startswith("set: Pulumi.yaml: runtime")
-    # A program may read the manifests that stand beside it.
+    # A program may load the manifests in its folder.
     assert len(load("set")) == 1
 
 

@@ -1,4 +1,4 @@
-"""Values reach the objects, and the places in them, where KServe's controller puts them."""
+"""Rendered objects have values in the same fields as objects of KServe's controller."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from importers.tests.reads import convert
 CASES = read(Path(__file__).with_name("kserve_objects.yaml"))
 
 
-def objects(case: Manifest) -> list[Manifest]:
-    """The objects of a case's service."""
+def render_objects(case: Manifest) -> list[Manifest]:
+    """Return the objects of a case's service."""
     value = copy.deepcopy(case)  # aliases of YAML are one object
     configs = [config(name, **spec) for name, spec in value.get("configs", {}).items()]
     service_spec = {"template": None, **value.get("spec", {})} if configs else value.get("spec", {})
@@ -29,7 +29,7 @@ def objects(case: Manifest) -> list[Manifest]:
 
 
 def find_value(item: Manifest, path: str) -> Manifest:
-    """The mapping at a path of an object, empty where there is none."""
+    """Return the mapping at a path of an object, empty if there is none."""
     result: Any = item
     for key in path.split(".") if path else ():
         result = result.get(key) or {}
@@ -45,7 +45,7 @@ def templates(lws: Manifest) -> list[Manifest]:
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_rendered_objects_have_values_of_kserve_controller(case: Manifest) -> None:
-    built = objects(case)
+    built = render_objects(case)
     lws = of_kind(built, "LeaderWorkerSet")
     places = {
         "sets": lws,

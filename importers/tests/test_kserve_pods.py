@@ -1,4 +1,4 @@
-"""What KServe's presets add to pods, and what their shell makes of arguments."""
+"""Pods get the fields of KServe's presets, and arguments as its shell script splits them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RANKS = {"data": 2, "dataLocal": 1}
 
 
 def template(*documents: Manifest, block: str = "template") -> Manifest:
-    """The first pod template of the one service."""
+    """Return the first pod template of the only service."""
     findings: Manifest = to_spec(*documents)["roles"][0][block]["spec"]
     return findings
 
@@ -300,7 +300,7 @@ def test_kubelet_expands_only_earlier_variables() -> None:
     env = [POD_IP, additional("--a $(POD_IP)")]
     (role,) = to_spec(llm(template=pod(env=env)))["roles"]
     assert container(role)["args"] == [*served(), "--a", "$(POD_IP)"]
-    # Later ones are left to the shell, which would run a program of that name.
+    # The shell would run a program POD_IP, because the kubelet does not expand later variables.
     assert reject(llm(template=pod(env=env[::-1]))) == [
         f"f: template.containers[0].env[0].value: {PROGRAM}"
     ]
@@ -353,12 +353,12 @@ def test_other_programs_get_pre_stop_of_presets() -> None:
     fields = {"preStop": {"sleep": {"seconds": 3}}}
     result = template(llm(template=pod(command=["/app/simulator"], lifecycle=fields)))
     assert result["containers"][0]["lifecycle"] == fields
-    # Engines that we know end by the service's own setting.
+    # For vLLM and SGLang the library generates the preStop hook.
     assert "lifecycle" not in template(llm())["containers"][0]
 
 
 def pair(**decode: Any) -> Manifest:
-    """A service with prefill and decode; more of the decode pod."""
+    """Return a service with prefill and decode; `decode` adds fields to the decode pod."""
     transfer = '--kv-transfer-config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
     main = pod(env=[{"name": "VLLM_ADDITIONAL_ARGS", "value": transfer}])
     return llm(template={**main, **decode}, prefill={"template": main}, router=ROUTER)
@@ -476,5 +476,5 @@ def test_pods_are_gang_scheduled_only_with_volcano() -> None:
                                           parallelism=RANKS)):  # fmt: skip
         assert "schedulingStrategy" not in to_spec(document)
         assert "PodGroup" in {manifest["kind"] for manifest in rendered(*convert(document))}
-    # A single pod is not a gang anyway.
+    # A single pod needs no gang.
     assert "schedulingStrategy" not in to_spec(llm())

@@ -108,7 +108,7 @@ def grouped(name: str, weight: int | None, model: str = "m") -> Manifest:
 
 
 def shared_rules(*documents: Manifest) -> dict[str, list[Any]]:
-    """The services whose route has rules of several pools, with path and shares of the first."""
+    """Return first path, last path and weights of the weighted rules, by service name."""
     result = {}
     for built in convert(*documents):
         *_, route = built["spec"]["roles"]
@@ -479,9 +479,7 @@ def referring(**reference: Any) -> Manifest:
     [({}, {"epp": TEXT}), ({"key": "mine.yaml"}, {"mine.yaml": TEXT}),
      ({"key": "epp", "optional": False}, {"epp": TEXT})],
 )  # fmt: skip
-def test_config_map_of_the_input_becomes_picker_configuration(
-    reference: Manifest, data: dict[str, str]
-) -> None:
+def test_config_map_becomes_configuration(reference: Manifest, data: dict[str, str]) -> None:
     result = router(referring(**reference), config_map(**data))
     assert result["endpointPickerConfig"] == TEXT
     assert "scorers" not in result
@@ -499,7 +497,7 @@ def test_shared_config_maps_are_found_in_kserve_namespace() -> None:
     assert router(document, shared)["endpointPickerConfig"] == TEXT
     user_config_map = config_map("config-scheduler-x", epp="plugins: []\n")
     assert router(document, shared, user_config_map)["endpointPickerConfig"] == "plugins: []\n"
-    # A config of that namespace names one of the service's.
+    # A config in KServe's namespace refers to a ConfigMap in the service's namespace.
     base = config("base", router={"scheduler": {"config": {"ref": {"name": "picker"}}}})
     base["metadata"]["namespace"] = "kserve"
     document = llm(router={"route": {}, "scheduler": {}}, baseRefs=[{"name": "base"}])
@@ -572,6 +570,6 @@ def test_service_without_scheduler_uses_a_kubernetes_service() -> None:
         "rules"
     ]
     assert rule["backendRefs"] == [BEHIND]
-    # Prefill and decode are paired by a configuration of ours.
+    # The generated configuration pairs prefill and decode.
     pair = llm(router={"route": {}}, prefill={"template": pod()})
     assert "enabled" not in router(pair)["endpointPicker"]

@@ -673,7 +673,7 @@ def test_invalid_values_are_rejected(more: Any, text: str) -> None:
     [
         ("s3://b/m", None, "warning", "spec: KServe downloads with the credentials in"),
         ("hf://org/m", None, "info", "not set; KServe downloads with the credentials in"),
-        ("hf://org/m", "reader", "warning", "of ServiceAccount reader to the download"),
+        ("hf://org/m", "reader", "warning", "of ServiceAccount reader, which is not in"),
         ("pvc://claim", "reader", None, "credentials"),
     ],
 )

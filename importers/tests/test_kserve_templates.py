@@ -1,4 +1,4 @@
-"""Go templates in KServe's specs: what they become, and what is left out of them."""
+"""Go templates in KServe's specs are evaluated, or dropped with a finding."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def served(*args: str, **fields: object) -> Manifest:
 def test_certificate_arguments_are_dropped() -> None:
     document = served("--port", "8000", TLS % "--ssl-certfile", TLS % "/tls.crt")
     assert container(to_spec(document)["roles"][0])["args"] == ["--port", "8000"]
-    assert sum("its Go template is empty beca" in message for message in check(document)) == 2
+    assert sum("its Go template is empty here" in message for message in check(document)) == 2
 
 
 def test_child_names_become_names_of_our_objects() -> None:

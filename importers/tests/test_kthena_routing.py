@@ -30,7 +30,7 @@ MODEL = {"name": "X-Gateway-Model-Name", "value": "m"}
 
 
 def router(*documents: Manifest, lossy: bool = False) -> Manifest:
-    """The router of the one service that is made of documents."""
+    """Return the router of the only converted service."""
     result: Manifest = to_spec(*documents, lossy=lossy)["roles"][-1]
     assert result.pop("componentType") == result.pop("name") == "router"
     return result
@@ -314,9 +314,7 @@ def test_target_keeps_its_own_rule() -> None:
     ("one", "other", "fine"),
     [(9, 9, True), (9, 8, False), (None, 9, True), (9, None, False)],
 )
-def test_different_retries_of_shared_requests_are_rejected(
-    one: Any, other: Any, fine: bool
-) -> None:
+def test_targets_of_a_rule_need_equal_retries(one: Any, other: Any, fine: bool) -> None:
     first, second = (
         {"trafficPolicy": {"retry": {"attempts": attempts}}} if attempts else {}
         for attempts in (one, other)

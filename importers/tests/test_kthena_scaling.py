@@ -1,4 +1,4 @@
-"""Autoscaling policies beside a ModelServing become `autoscaling` of its roles."""
+"""AutoscalingPolicies of a ModelServing become `autoscaling` of its roles."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_role_metrics_replace_policy_metrics() -> None:
     assert result["metrics"] == [{"name": "own", "target": "500m"}]
 
 
-def test_bindings_of_older_releases_name_the_role() -> None:
+def test_binding_of_older_release_scales_its_role() -> None:
     old = policy(disaggregatedTarget=None, metrics=[{"metricName": "waiting", "targetValue": 5}])
     sub = group("server", metricEndpoint={"uri": "/metrics", "port": 8000})
     bound = binding(homogeneousTarget=sub)

@@ -14,7 +14,7 @@ from importers.tests.reads import check, read_source, reject, to_spec
 
 
 def test_article_sample_with_lowercase_gangpolicy_is_converted() -> None:
-    # Completed by an entry template of one engine, which the article leaves out.
+    # The article omits the entry templates.
     sample = serving(
         role("prefill", replicas=4, workerReplicas=None),
         role("decode", replicas=4, workerReplicas=None),

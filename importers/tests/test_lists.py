@@ -1,4 +1,4 @@
-"""Objects as `kubectl get -o yaml` prints them: a list whose items are documents."""
+"""Lists of objects, as printed by `kubectl get -o yaml`, are read as separate documents."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def write(folder: Path, *documents: Any) -> str:
     return str(path)
 
 
-def listed(*items: Any, **fields: Any) -> Manifest:
-    """Objects as kubectl prints them."""
+def make_list(*items: Any, **fields: Any) -> Manifest:
+    """Return a List, as kubectl prints it."""
     return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""},
             "items": list(items), **fields}  # fmt: skip
 
 
-def made_of_a_booster(document: Manifest) -> Manifest:
-    """A document as it is in the cluster where Kthena's controller made it of a ModelBooster."""
+def add_booster_metadata(document: Manifest) -> Manifest:
+    """Return a document with the metadata of objects that a ModelBooster creates."""
     owner = {"kind": "ModelBooster", "name": "b", "uid": "u", "controller": True}
     kept = {"labels": {"workload.serving.volcano.sh/model-name": "b"}, "ownerReferences": [owner],
             "uid": "v", "generation": 1}  # fmt: skip
@@ -37,8 +37,8 @@ def made_of_a_booster(document: Manifest) -> Manifest:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_objects_of_a_model_booster_are_imported_from_kubectl_output() -> None:
-    documents = [made_of_a_booster(item) for item in (serving(), server(), route())]
-    (args,) = loads(json.dumps(listed(*documents)))
+    documents = [add_booster_metadata(item) for item in (serving(), server(), route())]
+    (args,) = loads(json.dumps(make_list(*documents)))
     assert (args.name, len(args.roles)) == ("ms", 2)
 
 
@@ -47,7 +47,7 @@ def test_findings_locate_items_of_a_list(
 ) -> None:
     wrong = samples.service(samples.role(replicas=-1))
     path = write(
-        tmp_path, listed(samples.service(), wrong), listed(serving(plugins=[{"name": "p"}]))
+        tmp_path, make_list(samples.service(), wrong), make_list(serving(plugins=[{"name": "p"}]))
     )
     assert main(["check", path]) == 2
     expected = [line.split(": ")[:2] for line in capsys.readouterr().err.splitlines()]
@@ -55,19 +55,19 @@ def test_findings_locate_items_of_a_list(
     at = [lines[int(place.rpartition(":")[2]) - 1].split()[0] for place, _ in expected]
     assert at in (["replicas:", "plugins:"], ["replicas:", "-"])
     assert [field for _, field in expected] == ["roles[0].replicas", "plugins[0]"]
-    (args,) = load(listed(samples.service()))
+    (args,) = load(make_list(samples.service()))
     assert args.name == "svc"
-    assert load(write(tmp_path, listed(samples.service()))) == [args]
+    assert load(write(tmp_path, make_list(samples.service()))) == [args]
     assert main(["diff", path, path, "--allow-lossy"]) == 0
 
 
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (listed(), "items: must not be empty"),
-        (listed(items={}), "items: must be a list, got {}"),
-        (listed(serving(), apiVersion="v2"), 'apiVersion: must be v1 for kind List, got "v2"'),
-        (listed(listed(serving())), '#items[0]: kind: must be InferenceService, got "List"'),
+        (make_list(), "items: must not be empty"),
+        (make_list(items={}), "items: must be a list, got {}"),
+        (make_list(serving(), apiVersion="v2"), 'apiVersion: must be v1 for kind List, got "v2"'),
+        (make_list(make_list(serving())), '#items[0]: kind: must be InferenceService, got "List"'),
     ],
 )
 def test_malformed_list_is_rejected(document: Manifest, expected: str, tmp_path: Path) -> None:

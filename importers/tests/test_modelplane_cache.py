@@ -1,4 +1,4 @@
-"""Modelplane's ModelCache, and its choice among clusters."""
+"""Modelplane's ModelCache and cluster selectors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_cache_becomes_the_model() -> None:
 
 
 ARGUMENTS: list[tuple[Manifest, Manifest]] = [
-    # Engine's command and arguments as given, and what the pod runs.
+    # Command and arguments in the source manifest, and in the rendered pod.
     (cached("--model=/mnt/models", "--served-model-name=m"), {}),
     (cached("--model=/mnt/models/a.gguf", "--served-model-name=m"), {}),
     (cached("--served-model-name=m", command=["vllm", "serve", "/mnt/models"]), {}),

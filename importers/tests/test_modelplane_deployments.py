@@ -43,7 +43,7 @@ def rejected(document: Manifest) -> list[str]:
 
 
 def test_documented_deployment_is_converted() -> None:
-    """Completed where the document says `...`: an image, sizes of the model, no node selector."""
+    """The document elides the image, the model and the node selector."""
     result = to_spec(proposed(model={}))
     assert result == {
         "roles": [
@@ -166,7 +166,7 @@ def test_modelplane_pods_are_gang_scheduled_only_with_volcano() -> None:
     volcano = gang(schedulerName="volcano")
     assert "schedulingStrategy" not in to_spec(volcano)
     assert any("template.spec.engines[0]: Volcano binds" in line for line in warn(volcano))
-    # A single pod is not a gang anyway.
+    # A single pod needs no gang.
     assert "schedulingStrategy" not in to_spec(released())
 
 

@@ -1,4 +1,4 @@
-"""Modelplane's ModelServices become the routes of the services that they lead to."""
+"""ModelServices become routes to the services that they select."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def labelled(name: str, replicas: int = 1, **labels: str) -> Manifest:
 
 
 def routers(*documents: Manifest, lossy: bool = False) -> dict[str, Any]:
-    """The router of each service, without what tells that it is one; None without a router."""
+    """Return the `httproute` of each service's router by service name, None without a router."""
     result = {}
     for manifest in convert(*documents, lossy=lossy):
         roles = [role for role in manifest["spec"]["roles"] if role["componentType"] == "router"]
@@ -80,9 +80,7 @@ def test_model_service_becomes_route_of_its_deployment() -> None:
         (proposed(), {}),
     ],
 )
-def test_model_service_uses_existing_prefill_decode_router(
-    document: Manifest, picker: Manifest
-) -> None:
+def test_prefill_decode_router_gets_the_route(document: Manifest, picker: Manifest) -> None:
     (item,) = convert(document, model_service())
     assert item["spec"]["roles"][2] == {
         "name": "router",

@@ -1,7 +1,7 @@
-"""Each value of a manifest stands where the original system's controller puts it.
+"""Rendered objects have the values that the source systems' controllers set.
 
-`originals/` holds manifests, and what their own controllers make of them: pods, pod groups, claims,
-pools, routes and the picker's configuration. Ours may say more there; what theirs say must be said.
+`originals/` has manifests and the objects that their own controllers create: pods, PodGroups,
+claims, pools, routes and the picker's configuration. Ours may have more values there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CASES = [
 
 
 def missing(theirs: Any, ours: Any, at: str = "") -> Iterator[str]:
-    """What of their value is not in ours; entries of lists are found by name, else by content."""
+    """Yield values of `theirs` that `ours` lacks; list items match by name, else by content."""
     if isinstance(theirs, Mapping):
         if not isinstance(ours, Mapping):
             yield f"{at}: {ours!r}"

@@ -1,4 +1,4 @@
-"""The package beside the core: what it imports, and what the core says without it."""
+"""Imports of the importers package, and what the core reports if it is not installed."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def test_manifest_without_importers_package_names_install_command(
 ) -> None:
     monkeypatch.setattr(importer, "load_plugins", lambda _: iter(()))
     importers.cache_clear()
-    source = Path(__file__).with_name("foreign.yaml")
+    source = Path(__file__).with_name("kthena_manifest.yaml")
     with pytest.raises(InvalidServiceError) as errors:
         load(source)
-    (tmp_path / "foreign.yaml").write_text(source.read_text("utf-8"), encoding="utf-8")
+    (tmp_path / source.name).write_text(source.read_text("utf-8"), encoding="utf-8")
     with pytest.raises(InvalidServiceError) as in_folder:
         load(tmp_path)
     importers.cache_clear()

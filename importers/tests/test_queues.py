@@ -1,4 +1,4 @@
-"""Services take the backend that their system uses, and Kueue where a label names its queue."""
+"""Gang backends: Volcano for Kthena, none for KServe and Modelplane; Kueue by queue label."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ SOURCES = {
 }
 
 
-def labelled(document: Manifest, value: str = "team") -> Manifest:
-    """The document with the label of a queue."""
+def add_queue_label(document: Manifest, value: str = "team") -> Manifest:
+    """Return a copy of a document with Kueue's queue label."""
     changed = copy.deepcopy(document)
     changed["metadata"]["labels"] = {QUEUE: value, "team": "a"}
     return changed
 
 
 def pod_labels(manifest: Manifest) -> list[Manifest]:
-    """Labels of all pod templates of a service."""
-    blocks = [item["spec"]["leaderWorkerTemplate"] for item in sets(manifest)]
+    """Return the labels of each pod template of a service."""
+    blocks = [item["spec"]["leaderWorkerTemplate"] for item in render_lws(manifest)]
     return [
         block[key]["metadata"]["labels"]
         for block in blocks
@@ -45,29 +45,29 @@ def pod_labels(manifest: Manifest) -> list[Manifest]:
     ]
 
 
-def sets(manifest: Manifest) -> list[Manifest]:
-    """The LeaderWorkerSets of a service."""
+def render_lws(manifest: Manifest) -> list[Manifest]:
+    """Return the LeaderWorkerSets of a service."""
     return list(of_kind(rendered(manifest), "LeaderWorkerSet"))
 
 
 @pytest.mark.parametrize(("system", "kinds"), [("KServe", 0), ("Kthena", 1), ("Modelplane", 0)])
 def test_only_kthena_creates_pod_groups(system: str, kinds: int) -> None:
-    """Kthena creates PodGroups of Volcano; the others place pods one by one."""
+    """Kthena creates Volcano's PodGroups; the other systems do not gang-schedule."""
     (manifest,) = convert(SOURCES[system])
     assert len(of_kind(rendered(manifest), "PodGroup")) == kinds
-    assert not any(QUEUE in item["metadata"]["labels"] for item in sets(manifest))
+    assert not any(QUEUE in item["metadata"]["labels"] for item in render_lws(manifest))
 
 
 @pytest.mark.parametrize("system", SOURCES)
 def test_kueue_label_of_document_becomes_service_queue(system: str) -> None:
-    document = labelled(SOURCES[system])
+    document = add_queue_label(SOURCES[system])
     (manifest,) = convert(document)
     strategy = dict(manifest["spec"]["schedulingStrategy"])
-    # Kthena's pods have Volcano's scheduler by default, in no PodGroup.
+    # Volcano is Kthena's default scheduler; with Kueue it gets no PodGroup.
     assert strategy.pop("schedulerName", None) == ("volcano" if system == "Kthena" else None)
     assert strategy == KUEUE
     assert manifest["metadata"]["labels"] == {"team": "a"}
-    assert {item["metadata"]["labels"][QUEUE] for item in sets(manifest)} == {"team"}
+    assert {item["metadata"]["labels"][QUEUE] for item in render_lws(manifest)} == {"team"}
     other_items = [item for item in rendered(manifest) if item["kind"] != "LeaderWorkerSet"]
     assert not any(QUEUE in other["metadata"]["labels"] for other in other_items)
     assert not any(QUEUE in pod_label for pod_label in pod_labels(manifest))
@@ -76,7 +76,7 @@ def test_kueue_label_of_document_becomes_service_queue(system: str) -> None:
         f"f: info: metadata.labels[{QUEUE}]: Kueue admits each replica as a whole from the "
         "LocalQueue team (gangPolicy.backend: Kueue)"
     ) in check(document)
-    # A finding of ours about the queue names the label.
+    # A finding of the core about the queue names the label.
     assert any(
         line.startswith(f"f: warning: metadata.labels[{QUEUE}]: Kueue admits each replica")
         for line in check(document)
@@ -132,11 +132,11 @@ def test_kueue_label_on_one_role_is_rejected() -> None:
 
 
 def test_two_queues_are_rejected() -> None:
-    other = labelled(kserve.llm(labels={QUEUE: "other"}))
+    other = add_queue_label(kserve.llm(labels={QUEUE: "other"}))
     expected = "conflicts with the LocalQueue team; a service has one queue"
     assert reject(other) == [f"f: labels[{QUEUE}]: cannot be carried over: {expected}"]
     assert to_spec(other, lossy=True)["schedulingStrategy"] == KUEUE
-    volcano = labelled(kthena.serving())
+    volcano = add_queue_label(kthena.serving())
     key = "scheduling.volcano.sh/queue-name"
     volcano["metadata"]["annotations"] = {key: "research"}
     expected = "conflicts with Kueue's queue team; a service has one queue"
@@ -154,20 +154,20 @@ def test_two_queues_are_rejected() -> None:
     ],
 )
 def test_gang_settings_are_rejected_with_kueue(group: Manifest, field: str) -> None:
-    document = labelled(kthena.serving(group=group))
+    document = add_queue_label(kthena.serving(group=group))
     expected = f"Kueue admits each replica separately; remove this field, or the label {QUEUE}"
     assert reject(document) == [f"f: template.{field}: cannot be carried over: {expected}"]
     assert to_spec(document, lossy=True)["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
 
 
 def test_queue_works_with_an_autoscaler() -> None:
-    (manifest,) = convert(labelled(kthena.serving()), kthena.policy())
+    (manifest,) = convert(add_queue_label(kthena.serving()), kthena.policy())
     assert manifest["spec"]["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
-    (lws,) = sets(manifest)
+    (lws,) = render_lws(manifest)
     assert lws["metadata"]["labels"][QUEUE] == "team"
 
 
 def test_invalid_queue_is_reported_by_core_rules() -> None:
-    document = labelled(kserve.llm(), "")
+    document = add_queue_label(kserve.llm(), "")
     (plan,) = read_source(document).plans
     assert plan.shape.local_queue is None

@@ -1,4 +1,4 @@
-"""Who reads which document, and how what is said comes back to it."""
+"""Which documents are converted, and which source fields findings name."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_other_objects_are_rejected_or_ignored_with_losses_allowed() -> None:
         "f#2: warning: kind: Deployment is not an InferenceService and is ignored; apply it "
         "separately" in warn(serving(), DEPLOYMENT, lossy=True)
     )
-    # Alone it is not an input at all.
+    # Alone, it is rejected even so.
     assert reject(DEPLOYMENT, lossy=True)
 
 

@@ -1,4 +1,4 @@
-"""No field of another system's manifest is dropped in silence: every value is changed once."""
+"""No field of a source manifest is dropped silently: a changed value changes the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Path = tuple[str | int, ...]
 
 
 def leaves(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Paths of all values that hold no other; not of nulls, which say nothing."""
+    """Yield the paths of all scalars, empty mappings and empty lists, but not of nulls."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from leaves(item, (*at, key))
@@ -37,31 +37,31 @@ def leaves(value: Any, at: Path = ()) -> Iterator[Path]:
         yield at
 
 
-def silent(
+def find_dropped(
     documents: Sequence[Manifest],
-    others: Mapping[str, Sequence[Any]],
-    other: Sequence[Manifest] = (),
+    valid_values: Mapping[str, Sequence[Any]],
+    companions: Sequence[Manifest] = (),
 ) -> list[str]:
-    """Leaves that may be changed without anybody noticing.
+    """Return fields that neither a service nor a finding depends on.
 
     Args:
-        documents: The documents of one input.
-        others: By key, the values that its fields may have, where not every value is valid.
-        beside: More documents of the input, whose leaves are not looked at.
+        documents: The documents whose fields are changed, one at a time.
+        valid_values: Valid values by key, for fields that do not accept every value.
+        companions: More documents of the input, which are not changed.
 
     Returns:
-        Those of which a change neither changes a service nor is named by a finding.
+        Fields whose change leaves all services equal, and which no finding names.
     """
-    read = _read([*documents, *other])
+    read = _read([*documents, *companions])
     result = []
     for number, document in enumerate(documents):
         for path in leaves(document):
-            if path[0] in ("apiVersion", "kind") or _named(read, number, path):
+            if path[0] in ("apiVersion", "kind") or _is_named(read, number, path):
                 continue
-            changed = copy.deepcopy([*documents, *other])
-            _change(changed[number], path, others)
+            changed = copy.deepcopy([*documents, *companions])
+            _change(changed[number], path, valid_values)
             again = _read(changed)
-            if not _named(again, number, path) and _made(again) == _made(read):
+            if not _is_named(again, number, path) and _get_services(again) == _get_services(read):
                 result.append(f"{number}: {format_path(path)}")
     return result
 
@@ -71,12 +71,12 @@ def _read(documents: Sequence[Manifest]) -> list[LoadedDocument]:
     return load_documents(copy.deepcopy(value), allow_lossy=True)
 
 
-def _made(read: Sequence[LoadedDocument]) -> list[Any]:
+def _get_services(read: Sequence[LoadedDocument]) -> list[Any]:
     return [item.manifest for item in read if item.manifest is not None]
 
 
-def _named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
-    """Whether a finding is about this leaf, about what it is a part of, or about a part of it."""
+def _is_named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
+    """Return whether a finding is about a field, one of its parents or one of its children."""
     relative = path[1:] if path[0] == "spec" else path
     # "" is the document as a whole, and so is `spec`.
     parts = range(1, len(relative) + 1)
@@ -89,17 +89,18 @@ def _named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
     )
 
 
-def _change(document: Manifest, path: Path, others: Mapping[str, Sequence[Any]]) -> None:
+def _change(document: Manifest, path: Path, valid_values: Mapping[str, Sequence[Any]]) -> None:
     holder: Any = document
     for part in path[:-1]:
         holder = holder[part]
     value, last = holder[path[-1]], path[-1]
     holder[last] = next(
-        (other for other in others.get(str(last), ()) if other != value), _another(value)
+        (other for other in valid_values.get(str(last), ()) if other != value),
+        _make_different(value),
     )
 
 
-def _another(value: Any) -> Any:
+def _make_different(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -116,13 +117,13 @@ quickly = settings(examples(0.3), phases=(Phase.explicit, Phase.reuse, Phase.gen
 @quickly
 @given(kthena_strategies.model_servings())
 def test_no_field_of_model_serving_is_dropped_silently(document: Manifest) -> None:
-    assert silent([document], kthena_strategies.OTHERS) == []
+    assert find_dropped([document], kthena_strategies.VALID_VALUES) == []
 
 
 @quickly
 @given(modelplane_strategies.released())
 def test_no_field_of_model_deployment_is_dropped_silently(document: Manifest) -> None:
-    assert silent([document], modelplane_strategies.OTHERS) == []
+    assert find_dropped([document], modelplane_strategies.VALID_VALUES) == []
 
 
 @quickly
@@ -131,7 +132,7 @@ def test_no_field_of_model_cache_is_dropped_silently(deployment: Manifest, cache
     deployment["metadata"].pop("namespace", None)
     spec = deployment["spec"]
     spec.get("template", {"spec": spec})["spec"]["modelCacheRef"] = {"name": "cache"}
-    assert silent([deployment, cache], modelplane_strategies.OTHERS) == []
+    assert find_dropped([deployment, cache], modelplane_strategies.VALID_VALUES) == []
 
 
 @quickly
@@ -140,14 +141,14 @@ def test_no_field_of_model_service_is_dropped_silently(
     deployment: Manifest, service: Manifest
 ) -> None:
     deployment["metadata"].pop("namespace", None)
-    another = {**deployment, "metadata": {"name": "elsewhere"}}
-    assert silent([service], modelplane_strategies.OTHERS, [deployment, another]) == []
+    other = {**deployment, "metadata": {"name": "elsewhere"}}
+    assert find_dropped([service], modelplane_strategies.VALID_VALUES, [deployment, other]) == []
 
 
 @quickly
 @given(modelplane_strategies.proposed())
 def test_no_field_of_proposed_deployment_is_dropped_silently(document: Manifest) -> None:
-    assert silent([document], modelplane_strategies.OTHERS) == []
+    assert find_dropped([document], modelplane_strategies.VALID_VALUES) == []
 
 
 @quickly
@@ -155,7 +156,7 @@ def test_no_field_of_proposed_deployment_is_dropped_silently(document: Manifest)
 def test_no_field_of_llm_inference_service_is_dropped_silently(
     documents: list[Manifest],
 ) -> None:
-    assert silent(documents, kserve_strategies.OTHERS) == []
+    assert find_dropped(documents, kserve_strategies.VALID_VALUES) == []
 
 
 @quickly
@@ -169,11 +170,11 @@ def test_no_field_of_kthena_routing_is_dropped_silently(
     serving: Manifest, server: Manifest, route: Manifest, known: bool
 ) -> None:
     serving["metadata"].pop("namespace", None)
-    # With the other target, weights are shares.
+    # With a second target, weights split the requests.
     name = "modelserving.volcano.sh/name"
     other = [kthena_samples.serving(name="two"), kthena_samples.server("other", {name: "two"})]
-    neighbor = [serving, *(other if known else ())]
-    assert silent([server, route], kthena_strategies.OTHERS, neighbor) == []
+    companions = [serving, *(other if known else ())]
+    assert find_dropped([server, route], kthena_strategies.VALID_VALUES, companions) == []
 
 
 @quickly
@@ -182,4 +183,4 @@ def test_no_field_of_kthena_autoscaling_is_dropped_silently(
     serving: Manifest, policies: list[Manifest]
 ) -> None:
     serving["metadata"].pop("namespace", None)
-    assert silent(policies, kthena_strategies.OTHERS, [serving]) == []
+    assert find_dropped(policies, kthena_strategies.VALID_VALUES, [serving]) == []
