@@ -72,7 +72,7 @@ def measure_engine(replicas: int, runs: int) -> Iterator[Result]:
     # Imports packages that only the end-to-end tests require.
     from benchmarks import engine  # noqa: PLC0415
 
-    if engine.missing():
+    if engine.list_missing_programs():
         return
     library, baseline = engine.measure(replicas, runs)
     what = f"{replicas} replicas of one pod, Pulumi engine"

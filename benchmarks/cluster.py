@@ -70,9 +70,9 @@ def measure(cluster: Cluster, gang: str, replicas: int) -> Measurement:
         The measurement.
     """
     role = inputs.role("inference", "worker", replicas, PODS, gpus=1)
-    plan = inputs.plan_of(inputs.service("bench", role, minimum=GANGS[gang]))
+    plan = inputs.build_plan(inputs.service("bench", role, minimum=GANGS[gang]))
     namespace = cluster.new_namespace("bench")
-    objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
+    objects = inputs.with_namespace(inputs.render_objects(plan), namespace)
     nodes = cluster.add_nodes(-(-replicas * PODS // ACCELERATORS) + 1, gpus=ACCELERATORS)
     cluster.settle(3)
     cpu, requests, started = _read_cpu(cluster), _count_requests(cluster), time.monotonic()
@@ -91,7 +91,7 @@ def measure(cluster: Cluster, gang: str, replicas: int) -> Measurement:
         replicas,
         stored=time.monotonic() - started,
         created=wait_until(lambda: len(cluster.pods(namespace)) == plan.total_pods),
-        scheduled=wait_until(lambda: len(cluster.bound(namespace)) == plan.total_pods),
+        scheduled=wait_until(lambda: len(cluster.bound_pods(namespace)) == plan.total_pods),
         available=wait_until(lambda: _count_available(cluster, namespace) == replicas),
         requests=_count_requests(cluster) - requests,
         cpu={name: used - cpu[name] for name, used in _read_cpu(cluster).items()},

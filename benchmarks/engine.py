@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from e2e.engine.project import missing
+from e2e.engine.project import list_missing_programs
 from e2e.engine.services import Stack, role
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
 
-__all__ = ["Times", "measure", "missing"]
+__all__ = ["Times", "list_missing_programs", "measure"]
 
 HAND_WRITTEN_PROGRAM = """\
 import json
@@ -82,7 +82,7 @@ def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand
     times.objects = len(_write(stack, manifest, by_hand=by_hand))
 
     def are_ready() -> bool:
-        return stack.ready().get("serve") == replicas
+        return stack.count_ready().get("serve") == replicas
 
     def up() -> None:
         stack.up().assert_succeeded()
@@ -93,7 +93,7 @@ def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand
     preview = ("preview", "--expect-no-changes")
     times.preview.append(_time(lambda: stack.run(*preview).assert_succeeded()))
     kubernetes = [
-        resource for resource in stack.resources() if resource["type"].startswith("kubernetes:")
+        resource for resource in stack.read_resources() if resource["type"].startswith("kubernetes:")
     ]
     times.resources = len(kubernetes)
     cluster.delete_namespace(namespace, timeout=600)

@@ -65,12 +65,12 @@ def cache_root() -> Path:
     return Path(configured) if configured else Path.home() / ".cache" / "fusioninfer-pulumi" / "e2e"
 
 
-def _read() -> tuple[Tool, ...]:
+def _read_catalog() -> tuple[Tool, ...]:
     described = yaml.safe_load((TOOLS_DIR / "catalog.yaml").read_text(encoding="utf-8"))
     return tuple(Tool(name, **fields) for name, fields in described.items())
 
 
-TOOLS = _read()
+TOOLS = _read_catalog()
 
 
 def tool(name: str) -> Tool:

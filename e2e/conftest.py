@@ -36,7 +36,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """Create a namespace; delete it and nodes that the test added afterwards."""
+    """Create a namespace; afterwards delete it and the nodes that the test added."""
     before = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
     name = cluster.new_namespace()
     yield name
@@ -46,7 +46,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def room(cluster: Cluster) -> Iterator[str]:
+def dry_run_ns(cluster: Cluster) -> Iterator[str]:
     """Create a namespace for dry runs."""
     name = cluster.new_namespace()
     yield name

@@ -28,12 +28,12 @@ DOCUMENTS = {
 EXAMPLES = ("qwen-monolithic", "deepseek-disagg")
 
 
-def plan_of(source: Path | Mapping[str, Any]) -> ServicePlan:
+def build_plan(source: Path | Mapping[str, Any]) -> ServicePlan:
     (plan,) = plan_services(load(source))
     return plan
 
 
-def objects_of(plan: ServicePlan) -> list[Object]:
+def render_objects(plan: ServicePlan) -> list[Object]:
     """Return the objects in apply order; raise InvalidServiceError if the plan has errors."""
     return list(render(plan))
 
@@ -49,7 +49,7 @@ def security_objects(file: str) -> list[Object]:
     return list(yaml.safe_load_all(text))
 
 
-def text(*documents: Object) -> str:
+def dump_yaml(*documents: Object) -> str:
     return str(yaml.safe_dump_all(documents))
 
 
@@ -104,12 +104,7 @@ def service(
 
 
 def role(
-    name: str,
-    component_type: str,
-    replicas: int = 1,
-    nodes: int = 1,
-    gpus: int = 8,
-    **more: Any,
+    name: str, component_type: str, replicas: int = 1, nodes: int = 1, gpus: int = 8, **more: Any
 ) -> Object:
     """Return a role with `gpus` accelerators per pod and a custom command."""
     resources = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {"requests": {"cpu": "1"}}

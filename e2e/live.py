@@ -13,8 +13,8 @@ from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.kube.labels import REVISION
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-PATIENCE = 120
-SET_NAME = "leaderworkerset.sigs.k8s.io/name"
+TIMEOUT = 120
+LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 Change = Callable[[list[Object]], list[Object]]
 
@@ -30,7 +30,7 @@ class LiveService:
 
     @property
     def plan(self) -> ServicePlan:
-        return inputs.plan_of(self.manifest)
+        return inputs.build_plan(self.manifest)
 
     def apply(self, manifest: Object | None = None, change: Change = list) -> None:
         """Apply all objects in order, then delete obsolete ones, as Pulumi does.
@@ -38,27 +38,27 @@ class LiveService:
         So the PodGroup's minimum is lowered before a replica is deleted.
         """
         self.manifest = manifest or self.manifest
-        objects = change(inputs.with_namespace(inputs.objects_of(self.plan), self.namespace))
+        objects = change(inputs.with_namespace(inputs.render_objects(self.plan), self.namespace))
         self.cluster.apply(objects)
-        keys = {_key(item) for item in objects}
+        keys = {_get_key(item) for item in objects}
         for item in reversed(self._applied):
-            if _key(item) not in keys:
-                self.cluster.delete(*_key(item), self.namespace)
+            if _get_key(item) not in keys:
+                self.cluster.delete(*_get_key(item), self.namespace)
         self._applied = objects
 
     def delete(self) -> None:
         for manifest in reversed(self._applied):
-            self.cluster.delete(*_key(manifest), self.namespace)
+            self.cluster.delete(*_get_key(manifest), self.namespace)
         self._applied = []
 
     def pods(self) -> list[Object]:
         pods = self.cluster.pods(self.namespace, f"fusioninfer.io/service={self.plan.service}")
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
-    def bound(self) -> dict[str, int]:
+    def count_bound(self) -> dict[str, int]:
         """Return the number of bound pods by `{role}-{replica}`."""
-        counts = Counter({task_of(pod): 0 for pod in self.pods()})
-        counts.update(task_of(pod) for pod in self.pods() if pod["spec"].get("nodeName"))
+        counts = Counter({get_task(pod): 0 for pod in self.pods()})
+        counts.update(get_task(pod) for pod in self.pods() if pod["spec"].get("nodeName"))
         return dict(counts)
 
     def identities(self, *tasks: str) -> dict[str, str]:
@@ -66,22 +66,22 @@ class LiveService:
         return {
             pod["metadata"]["name"]: pod["metadata"]["uid"]
             for pod in self.pods()
-            if not tasks or task_of(pod) in tasks
+            if not tasks or get_task(pod) in tasks
         }
 
     def wait_bound(self, wanted: Mapping[str, int]) -> None:
         """Wait until this many pods of each replica are bound; assert that this is stable."""
         self.cluster.wait(
-            lambda: self.bound() == wanted and len(self.pods()) == self.plan.total_pods,
-            PATIENCE,
-            lambda: (self.bound(), self.pod_group()),
+            lambda: self.count_bound() == wanted and len(self.pods()) == self.plan.total_pods,
+            TIMEOUT,
+            lambda: (self.count_bound(), self.pod_group()),
         )
         self.assert_stays_bound(wanted)
 
     def assert_stays_bound(self, wanted: Mapping[str, int]) -> None:
         """Assert that this many pods are bound after several scheduling cycles."""
         self.cluster.settle(5)
-        bound = self.bound()
+        bound = self.count_bound()
         assert bound == wanted, f"bound {bound}, wanted {dict(wanted)}"
 
     def pod_group(self) -> Object | None:
@@ -120,7 +120,7 @@ class LiveService:
             failures.update(find_lws_failures(revisions, snapshot))
             return set(failures) == set(names)
 
-        self.cluster.wait(have_failed, PATIENCE, lambda: failures)
+        self.cluster.wait(have_failed, TIMEOUT, lambda: failures)
         return failures
 
     def _read(self, kind: str, name: str) -> Object | None:
@@ -132,17 +132,17 @@ class LiveService:
             raise
 
 
-def await_images(
+def wait_for_images(
     cluster: Cluster, namespace: str, images: Mapping[str, str], ignored: Collection[str] = ()
 ) -> None:
     """Wait until only these and `ignored` LeaderWorkerSets exist, ready with these images."""
 
-    def done() -> bool:
+    def is_done() -> bool:
         listed = cluster.list("LeaderWorkerSet", namespace)
         stored = {lws["metadata"]["name"]: lws for lws in listed}
         running = {
-            (pod["metadata"]["labels"][SET_NAME], pod["spec"]["containers"][0]["image"])
-            for pod in cluster.ready(namespace)
+            (pod["metadata"]["labels"][LWS_NAME], pod["spec"]["containers"][0]["image"])
+            for pod in cluster.ready_pods(namespace)
         }
         return (
             stored.keys() - ignored == images.keys()
@@ -150,10 +150,10 @@ def await_images(
             and all(is_available(stored[name]) for name in images)
         )
 
-    cluster.wait(done, PATIENCE, lambda: str([p["status"] for p in cluster.pods(namespace)]))
+    cluster.wait(is_done, TIMEOUT, lambda: str([p["status"] for p in cluster.pods(namespace)]))
 
 
-def task_of(pod: Object) -> str:
+def get_task(pod: Object) -> str:
     """Return `{role}-{replica}` of a pod."""
     labels = pod["metadata"]["labels"]
     # With layout PerRole, replicas are groups of one LeaderWorkerSet.
@@ -161,5 +161,5 @@ def task_of(pod: Object) -> str:
     return f"{labels['fusioninfer.io/role-name']}-{index}"
 
 
-def _key(manifest: Object) -> tuple[str, str]:
+def _get_key(manifest: Object) -> tuple[str, str]:
     return f"{manifest['apiVersion']}/{manifest['kind']}", manifest["metadata"]["name"]

@@ -25,7 +25,7 @@ _TIME = "2026-01-01T00:00:00Z"
 
 
 class MetricsStandIn(HttpStandIn):
-    """Server of the metrics that a test sets; other metrics do not exist."""
+    """Server of the metrics in `pod_metrics`; it responds 404 for others."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         super().__init__()
@@ -63,12 +63,12 @@ class MetricsStandIn(HttpStandIn):
                                     "apiVersion": "v1"},
                 "metric": {"name": metric},
                 "timestamp": _TIME,
-                "value": _quantity(self.pod_metrics[metric]),
+                "value": _format_quantity(self.pod_metrics[metric]),
             }  # fmt: skip
 
 
 @contextmanager
-def metrics(cluster: Cluster, directory: Path) -> Iterator[MetricsStandIn]:
+def run_metrics_adapter(cluster: Cluster, directory: Path) -> Iterator[MetricsStandIn]:
     with (
         MetricsStandIn(cluster, directory / "metrics") as adapter,
         register_metrics_apis(cluster, adapter.port, CUSTOM),
@@ -100,5 +100,5 @@ def register_metrics_apis(cluster: Cluster, port: int, *apis: tuple[str, str]) -
         cluster.delete("v1/Service", "metrics-adapter", "default")
 
 
-def _quantity(value: float) -> str:
+def _format_quantity(value: float) -> str:
     return f"{round(value * 1000)}m"

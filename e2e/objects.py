@@ -9,7 +9,7 @@ from e2e.harness import Cluster, Object
 from e2e.harness.resources import read_objects
 
 
-def devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
+def make_devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
     """Return a driver's DeviceClass, and a ResourceSlice with devices for each node."""
     objects = read_objects("device class", driver=driver)
     for node, count in counts.items():
@@ -17,12 +17,12 @@ def devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
             {"name": f"gpu-{index}", "attributes": {"type": {"string": "gpu"}}}
             for index in range(count)
         ]
-        objects += read_objects("devices of a node", driver=driver, node=node, devices=gpus)
+        objects += read_objects("devices of a node", driver=driver, node=node, make_devices=gpus)
     return objects
 
 
 @contextmanager
-def bound_claim(cluster: Cluster, namespace: str, name: str = "shared") -> Iterator[None]:
+def create_bound_claim(cluster: Cluster, namespace: str, name: str = "shared") -> Iterator[None]:
     """Create a claim that pods can mount, and its volume, which is deleted afterwards."""
     volume = f"{namespace}-{name}"
     cluster.apply(read_objects("claimed volume", volume=volume, namespace=namespace, name=name))

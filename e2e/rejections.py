@@ -1,4 +1,4 @@
-"""Helpers for tests that rejected settings break on real components."""
+"""Helpers for tests of settings that the library rejects because they fail on real components."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Change = Callable[[list[Object]], list[Object]]
 
 def assert_rejected(manifest: Object, message: str) -> None:
     with pytest.raises(InvalidServiceError, match=message):
-        inputs.objects_of(inputs.plan_of(manifest))
+        inputs.render_objects(inputs.build_plan(manifest))
 
 
 def merge(value: Any, patch: Any) -> Any:
@@ -31,9 +31,9 @@ def merge(value: Any, patch: Any) -> Any:
 
 
 def edit_objects(patches: Mapping[str, Object], role: str | None = None) -> Change:
-    """Return a change of objects by kind, and with `templates` of all pod templates.
+    """Return a function that merges patches into objects, by kind.
 
-    With a role, only its LeaderWorkerSets change.
+    `templates` patches all pod templates. With a role, only its LeaderWorkerSets change.
     """
 
     def edit(item: Object) -> Object:

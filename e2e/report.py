@@ -23,8 +23,8 @@ import pytest
 from e2e.catalog import TOOLS
 from e2e.inputs import ROOT
 
-DOCUMENT = ROOT / "docs" / "verified.md"
-PAGE = Path(__file__).with_name("verified_page.md")
+PAGE = ROOT / "docs" / "verified.md"
+PAGE_TEMPLATE = Path(__file__).with_name("verified_page.md")
 
 CLI = "Pulumi CLI and Python language host"
 PACKAGES = {
@@ -51,7 +51,7 @@ RUNS_ON = {
 """Folder of a test -> the components that its tests run on."""
 
 _SHARED = "verified"
-"""Key under which a worker hands over its claims."""
+"""Key of the claims in a worker's output."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Claim:
         file: Test file.
         test: Test function.
         by_hand: Whether CI skips it.
-        needs: Whether programs must be installed, else its tests are skipped.
+        optional: Whether its tests are skipped if programs are missing.
         cases: Node ids of its tests.
     """
 
@@ -71,7 +71,7 @@ class Claim:
     file: Path
     test: str
     by_hand: bool
-    needs: bool
+    optional: bool
     cases: set[str] = field(default_factory=set)
 
 
@@ -84,7 +84,7 @@ class Report:
         self.outcomes: dict[str, str] = {}
         self.selected: set[str] = set()
         self.problems: list[str] = []
-        self.is_whole = False
+        self.is_complete = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -100,15 +100,14 @@ class Report:
             )
             is_core = "engine" not in names or "core" in names
             by_hand = bool({"long", "upstream"} & names) or not is_core
-            # Folders and runs by hand whose programs may be missing.
-            needs = bool({"engine", "long", "serve"} & names or marker.kwargs.get("needs"))
+            optional = bool({"engine", "long", "serve"} & names or marker.kwargs.get("needs"))
             claim = self.claims.setdefault(
-                (item.path, text), Claim(text, item.path, test, by_hand, needs)
+                (item.path, text), Claim(text, item.path, test, by_hand, optional)
             )
             claim.cases.add(item.nodeid)
         files = set(Path(__file__).parent.rglob("test_*.py"))
-        named = any("::" in argument for argument in self.config.args)
-        self.is_whole = files <= {item.path for item in items} and not named
+        has_test_names = any("::" in argument for argument in self.config.args)
+        self.is_complete = files <= {item.path for item in items} and not has_test_names
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.selected = {item.nodeid for item in session.items}
@@ -122,56 +121,56 @@ class Report:
         """Read the claims of a worker; each worker collects all tests."""
         output = getattr(node, "workeroutput", {})
         if _SHARED in output:
-            self.claims, self.selected, self.is_whole = pickle.loads(output[_SHARED])
+            self.claims, self.selected, self.is_complete = pickle.loads(output[_SHARED])
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(self.config, "workeroutput"):
-            shared = pickle.dumps((self.claims, self.selected, self.is_whole))
+            shared = pickle.dumps((self.claims, self.selected, self.is_complete))
             self.config.workeroutput[_SHARED] = shared
         elif self.config.getoption("--write-verified"):
-            if not self.is_whole:
+            if not self.is_complete:
                 raise pytest.UsageError("not all files were collected: select tests with -m and -k")
-            DOCUMENT.write_text(document(list(self.claims.values())), encoding="utf-8")
-        elif self.is_whole and not (
+            PAGE.write_text(render_page(list(self.claims.values())), encoding="utf-8")
+        elif self.is_complete and not (
             self.config.option.collectonly or session.testsfailed or session.shouldstop
         ):
-            self._compare()
+            self._find_problems()
         if self.problems:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _compare(self) -> None:
+    def _find_problems(self) -> None:
         """Report claims that did not pass, other versions, and differences of the page."""
-        skipped = [c.text for c in self.claims.values() if self._state(c) == "not verified"]
-        self.problems += [f"claimed, but not verified in this run: {text}" for text in skipped]
-        installed = installed_versions()
+        unverified = [c.text for c in self.claims.values() if self._get_state(c) == "not verified"]
+        self.problems += [f"claimed, but not verified in this run: {text}" for text in unverified]
+        installed = read_installed_versions()
         self.problems += [
             f"{name} {installed[name]} is installed, OTHER_COMPONENTS has {listed}; update it"
             for name, listed, _ in OTHER_COMPONENTS
             if installed.get(name, listed) != listed
         ]
-        if document(list(self.claims.values())) != DOCUMENT.read_text(encoding="utf-8"):
+        if render_page(list(self.claims.values())) != PAGE.read_text(encoding="utf-8"):
             self.problems.append(
                 "docs/verified.md differs from the tests; regenerate it with "
                 "python -m pytest e2e --collect-only --write-verified"
             )
 
-    def _state(self, claim: Claim) -> str:
+    def _get_state(self, claim: Claim) -> str:
         if not claim.cases & self.selected:
             return "deselected"
         outcomes = {self.outcomes.get(case) for case in claim.cases & self.selected}
         if outcomes == {"passed"}:
             return "verified"
-        return "skipped" if claim.needs and outcomes <= {"passed", "skipped"} else "not verified"
+        return "skipped" if claim.optional and outcomes <= {"passed", "skipped"} else "not verified"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        counts = Counter(self._state(claim) for claim in self.claims.values())
+        counts = Counter(self._get_state(claim) for claim in self.claims.values())
         summary = ", ".join(f"{count} {state}" for state, count in counts.most_common())
         terminalreporter.write_line(f"claims of docs/verified.md: {summary or 'none'}")
         for problem in self.problems:
             terminalreporter.write_line(problem, red=True)
 
 
-def document(claims: list[Claim]) -> str:
+def render_page(claims: list[Claim]) -> str:
     rows = [
         f"| {tool.title or tool.name} | {tool.version} | `{tool.source}` |"
         for tool in TOOLS
@@ -183,23 +182,23 @@ def document(claims: list[Claim]) -> str:
     tables = []
     for folder, title in RUNS_ON.items():
         head = f"## {title.format(**releases)}\n\n| Claim | Test |\n|---|---|"
-        listed = [_row(claim) for claim in claims if _folder(claim) == folder]
+        listed = [_format_row(claim) for claim in claims if _get_folder(claim) == folder]
         tables.append("\n".join([head, *listed]))
-    page = PAGE.read_text(encoding="utf-8")
+    page = PAGE_TEMPLATE.read_text(encoding="utf-8")
     return page.format(components="\n".join(rows), claims="\n\n".join(tables))
 
 
-def _folder(claim: Claim) -> str:
+def _get_folder(claim: Claim) -> str:
     first = claim.file.relative_to(ROOT / "e2e").parts[0]
     return first if first in RUNS_ON else ""
 
 
-def _row(claim: Claim) -> str:
+def _format_row(claim: Claim) -> str:
     test = f"{claim.file.relative_to(ROOT / 'e2e').as_posix()}::{claim.test}"
-    return f"| {claim.text} | `{test}`{'†' if claim.by_hand else '*' if claim.needs else ''} |"
+    return f"| {claim.text} | `{test}`{'†' if claim.by_hand else '*' if claim.optional else ''} |"
 
 
-def installed_versions() -> dict[str, str]:
+def read_installed_versions() -> dict[str, str]:
     """Return the versions of installed components that report them."""
     versions = {name: importlib.metadata.version(package) for name, package in PACKAGES.items()}
     if shutil.which("pulumi") is not None:

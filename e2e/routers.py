@@ -14,7 +14,7 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, EndpointPicker, Object
-from e2e.harness.components import custom_resource_definitions
+from e2e.harness.components import read_definitions
 from e2e.harness.control_plane import PROGRAMS
 from e2e.harness.pods import LEADERS
 from e2e.harness.resources import read_objects
@@ -32,7 +32,7 @@ class Picker:
     image: str
     tool: str | None = None
 
-    def executable(self) -> Path | None:
+    def find_executable(self) -> Path | None:
         """Return the program on PATH, for pickers that are not in the tool catalog."""
         path = None if self.tool is not None else shutil.which("llm-d-epp")
         return None if path is None else Path(path)
@@ -62,34 +62,34 @@ def picker_versions(claim: str, *versions: str) -> pytest.MarkDecorator:
     )  # fmt: skip
 
 
-def routed(namespace: str, name: str = "svc", **router: Any) -> Object:
+def make_routed(namespace: str, name: str = "svc", **router: Any) -> Object:
     """Return a service with a router and two single-node replicas."""
     (service,) = read_objects("routed service", namespace=namespace, name=name)
     service["spec"]["roles"][0] |= copy.deepcopy(router)
     return service
 
 
-def objects_of(manifest: Object) -> list[Object]:
-    return inputs.objects_of(inputs.plan_of(manifest))
+def render_objects(manifest: Object) -> list[Object]:
+    return inputs.render_objects(inputs.build_plan(manifest))
 
 
-def find(objects: Sequence[Object], kind: str) -> Object:
+def find_object(objects: Sequence[Object], kind: str) -> Object:
     (match,) = [manifest for manifest in objects if manifest["kind"] == kind]
     return match
 
 
-def generated_picker(
+def make_picker(
     cluster: Cluster, version: str, objects: Sequence[Object], *, plain: bool = False
 ) -> EndpointPicker:
     """Return a picker with the generated configuration, flags and ServiceAccount.
 
     The harness chooses ports and the path of the configuration. `plain` disables TLS.
     """
-    deployment, pool = find(objects, "Deployment"), find(objects, "InferencePool")
+    deployment, pool = find_object(objects, "Deployment"), find_object(objects, "InferencePool")
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert container["image"] == PICKERS[version].image
-    (config,) = find(objects, "ConfigMap")["data"].values()
+    (config,) = find_object(objects, "ConfigMap")["data"].values()
     omitted = [flag.partition("=")[0] for flag in PROGRAMS["epp"]]
     omitted += ["--secure-serving", "--cert-path"] if plain else []
     return EndpointPicker(
@@ -100,7 +100,7 @@ def generated_picker(
         account=spec["serviceAccountName"],
         config=config,
         flags=[flag for flag in container["args"] if flag.partition("=")[0] not in omitted],
-        executable=PICKERS[version].executable(),
+        executable=PICKERS[version].find_executable(),
     )
 
 
@@ -108,13 +108,13 @@ KIND, OBJECTIVE = "InferenceModelRewrite", "InferenceObjective"
 
 
 @contextmanager
-def llm_d_kind(cluster: Cluster, kind: str = KIND) -> Iterator[None]:
+def install_llm_d_kind(cluster: Cluster, kind: str = KIND) -> Iterator[None]:
     """Install llm-d's kind until the context ends.
 
     llm-d is not in the tool catalog. Its definition (v0.10.0 `config/crd/bases`) differs from the
     inference extension's only by its group.
     """
-    definitions = custom_resource_definitions("lws-0.9")
+    definitions = read_definitions("lws-0.9")
     (definition,) = [crd for crd in definitions if crd["spec"]["names"]["kind"] == kind]
     name = f"{definition['spec']['names']['plural']}.llm-d.ai"
     spec = {**definition["spec"], "group": "llm-d.ai"}
@@ -125,7 +125,7 @@ def llm_d_kind(cluster: Cluster, kind: str = KIND) -> Iterator[None]:
         cluster.delete("apiextensions.k8s.io/v1/CustomResourceDefinition", name)
 
 
-def disaggregated(
+def make_disaggregated(
     namespace: str,
     *,
     prefill: dict[str, Any] | None = None,
@@ -152,9 +152,9 @@ def find_lws(objects: list[Object], role: str) -> Object:
     )
 
 
-def await_leaders(cluster: Cluster, namespace: str, count: int) -> None:
+def wait_for_leaders(cluster: Cluster, namespace: str, count: int) -> None:
     cluster.wait(
-        lambda: len(cluster.ready(namespace, LEADERS)) == count,
+        lambda: len(cluster.ready_pods(namespace, LEADERS)) == count,
         60,
         lambda: cluster.pods(namespace),
     )
@@ -162,8 +162,8 @@ def await_leaders(cluster: Cluster, namespace: str, count: int) -> None:
 
 def deploy(cluster: Cluster, namespace: str, manifest: Object, *, leading: int) -> list[Object]:
     """Apply a service without its picker, which runs outside the cluster; return its objects."""
-    objects = objects_of(manifest)
+    objects = render_objects(manifest)
     cluster.add_nodes(1)
     cluster.apply([item for item in objects if item["kind"] != "Deployment"])
-    await_leaders(cluster, namespace, leading)
+    wait_for_leaders(cluster, namespace, leading)
     return objects

@@ -25,8 +25,8 @@ from fusioninfer_pulumi.topology.capacity_model import Capacity, NodePool
 
 CASE = "e2e.fusioninfer.io/case"
 THREADS = 8
-MOST_PODS = 14
-MOST_PODS_OF_GROUPS = 20
+MAX_PODS = 14
+MAX_PODS_OF_GROUPS = 20
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Case:
 
     @functools.cached_property
     def plan(self) -> ServicePlan:
-        return inputs.plan_of(self.service)
+        return inputs.build_plan(self.service)
 
     @functools.cached_property
     def model(self) -> Capacity:
@@ -96,12 +96,12 @@ class Bound:
         ]
 
 
-def run(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
+def schedule(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
     """Schedule all cases at once, wait until no more pods are bound, and clean up."""
     namespace = cluster.new_namespace("cases")
     named = {f"case-{index}": case for index, case in enumerate(cases)}
     try:
-        return _run(cluster, namespace, named)
+        return _schedule(cluster, namespace, named)
     finally:
         cluster.delete_namespace(namespace)
         for queue in cluster.list("Queue", selector=CASE):
@@ -112,11 +112,13 @@ def run(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
         cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 300)
 
 
-def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound]:
-    plans = {name: inputs.plan_of(pin_to_nodes(case.service, name)) for name, case in cases.items()}
+def _schedule(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound]:
+    plans = {
+        name: inputs.build_plan(pin_to_nodes(case.service, name)) for name, case in cases.items()
+    }
 
-    def prepare(name: str) -> list[Object]:
-        objects = inputs.with_namespace(inputs.objects_of(plans[name]), namespace)
+    def create_objects(name: str) -> list[Object]:
+        objects = inputs.with_namespace(inputs.render_objects(plans[name]), namespace)
         grouped = plans[name].shape.groups is not None
         pod_groups = [manifest for manifest in objects if manifest["kind"] == "PodGroup"]
         cluster.apply(
@@ -128,13 +130,13 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
         return read_objects("Volcano queue", name=name) if grouped else pod_groups
 
     with ThreadPoolExecutor(THREADS) as pool:
-        groups = [group for found in pool.map(prepare, cases) for group in found]
+        groups = [group for remaining in pool.map(create_objects, cases) for group in remaining]
         total = sum(plan.total_pods for plan in plans.values())
         cluster.wait(lambda: _has_pods(cluster, namespace, total), 300, f"{total} pods")
         cluster.settle(5)  # Until the scheduler's cache has all pods and nodes.
         list(pool.map(lambda group: cluster.apply([group]), groups))
     wait_until_nothing_changes(cluster)
-    bound = Counter(checks.replica_of(pod) for pod in cluster.bound(namespace))
+    bound = Counter(checks.get_replica(pod) for pod in cluster.bound_pods(namespace))
     stored = {item["metadata"]["name"]: item for item in cluster.list("PodGroup", namespace)}
     return [
         Bound(
@@ -173,18 +175,18 @@ def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
 
 
 def pin_to_nodes(service: Object, name: str) -> Object:
-    narrowed = copy.deepcopy(service)
-    narrowed["metadata"]["name"] = name
-    for role in narrowed["spec"]["roles"]:
+    pinned = copy.deepcopy(service)
+    pinned["metadata"]["name"] = name
+    for role in pinned["spec"]["roles"]:
         for key in ("template", "leaderTemplate", "workerTemplate"):
             if key in role:
                 role[key]["spec"]["nodeSelector"] = {CASE: name}
-    if "groups" in narrowed["spec"]:
-        narrowed["spec"].setdefault("schedulingStrategy", {})["queue"] = name
-    return narrowed
+    if "groups" in pinned["spec"]:
+        pinned["spec"].setdefault("schedulingStrategy", {})["queue"] = name
+    return pinned
 
 
-def random_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) -> list[Case]:
+def draw_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) -> list[Case]:
     """Return random services of one to three roles, with nodes of about their size.
 
     Args:
@@ -195,9 +197,9 @@ def random_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) ->
     """
     dice = random.Random(seed)
     cases: list[Case] = []
-    most = MOST_PODS_OF_GROUPS if groups else MOST_PODS
+    max_pods = MAX_PODS_OF_GROUPS if groups else MAX_PODS
     while len(cases) < count:
-        service = _random_service(dice, mixed=mixed)
+        service = _draw_service(dice, mixed=mixed)
         if groups:
             service["spec"]["groups"] = dice.choice((1, 2, 2, 3, 4))
         if len(cases) % 2:
@@ -205,17 +207,17 @@ def random_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) ->
         elif len(cases) % 4 and "schedulingStrategy" in service["spec"]:
             policy = service["spec"]["schedulingStrategy"]["gangPolicy"]
             policy["requiredReplicas"] = "LowestOrdinals"
-        plan = inputs.plan_of(service)
-        if errors(plan.findings) or plan.gang is None or not 2 <= plan.total_pods <= most:
+        plan = inputs.build_plan(service)
+        if errors(plan.findings) or plan.gang is None or not 2 <= plan.total_pods <= max_pods:
             continue
-        pools = _random_pools(dice, plan)
+        pools = _draw_pools(dice, plan)
         nodes = ", ".join(f"{pool.nodes}x{pool.accelerators}" for pool in pools)
         title = f"{seed}/{len(cases)} {service['spec']} on {nodes or 'nothing'}"
         cases.append(Case(title, service, pools))
     return cases
 
 
-def _random_service(dice: random.Random, *, mixed: bool) -> Object:
+def _draw_service(dice: random.Random, *, mixed: bool) -> Object:
     kinds = dice.choice((["worker"], ["prefiller", "decoder"], ["prefiller", "decoder", "worker"]))
     names = dice.sample(("a", "b", "decode", "prefill", "z", "a-0", "spare"), len(kinds))
     size = dice.choice((1, 2, 4, 8))
@@ -241,7 +243,7 @@ def _random_service(dice: random.Random, *, mixed: bool) -> Object:
     return inputs.service("svc", *roles, minimum=minimum)
 
 
-def _random_pools(dice: random.Random, plan: ServicePlan) -> tuple[NodePool, ...]:
+def _draw_pools(dice: random.Random, plan: ServicePlan) -> tuple[NodePool, ...]:
     """Return capacity from slightly below the gang's minimum to slightly above all pods."""
     assert plan.gang is not None
     largest = max(role.accelerators_per_pod for role in plan.roles)
@@ -249,8 +251,8 @@ def _random_pools(dice: random.Random, plan: ServicePlan) -> tuple[NodePool, ...
     wanted = dice.randint(max(0, low), high)
     pools: list[NodePool] = []
     while wanted >= largest:
-        room = largest * dice.choice((1, 1, 1, 2, 3)) + dice.choice((0, 0, largest - 1))
-        count = dice.randint(1, max(1, wanted // room))
-        pools.append(NodePool(count, room))
-        wanted -= count * (room // largest) * largest
+        accelerators = largest * dice.choice((1, 1, 1, 2, 3)) + dice.choice((0, 0, largest - 1))
+        count = dice.randint(1, max(1, wanted // accelerators))
+        pools.append(NodePool(count, accelerators))
+        wanted -= count * (accelerators // largest) * largest
     return tuple(pools)

@@ -27,7 +27,7 @@ Build = Callable[[], list[ServicePlan]]
 GOLDEN = inputs.ROOT / "tests" / "fixtures" / "golden" / "drawn-services.json"
 SEEDS = [seed for seed, row in json.loads(GOLDEN.read_text(encoding="utf-8")).items() if not row[1]]
 PARTS = 12
-ABSENT = ("networking.istio.io/", "networking.gke.io/", "llm-d.ai/")
+MISSING_GROUPS = ("networking.istio.io/", "networking.gke.io/", "llm-d.ai/")
 """API groups that are not installed."""
 NATIVE = "scheduling.k8s.io/v1beta1"
 """API of gangs that need a newer Kubernetes (`test_native.py`)."""
@@ -35,30 +35,30 @@ EXPERIMENTAL = ("allowedListeners", "defaultScope", "tls", "useDefaultGateways")
 """Spec fields of Gateways and HTTPRoutes in the Gateway API's experimental channel."""
 
 
-def plans_of(*documents: Object) -> list[ServicePlan]:
+def plan_documents(*documents: Object) -> list[ServicePlan]:
     """Plan manifests of any system in one namespace."""
-    placed = [
+    namespaced = [
         {**item, "metadata": {**item["metadata"], "namespace": "default"}} for item in documents
     ]
-    return [plan_service(args) for args in loads(inputs.text(*placed), allow_lossy=True)]
+    return [plan_service(args) for args in loads(inputs.dump_yaml(*namespaced), allow_lossy=True)]
 
 
-def manifests(*documents: Object) -> Build:
-    return lambda: plans_of(*documents)
+def defer(*documents: Object) -> Build:
+    return lambda: plan_documents(*documents)
 
 
-def standard(item: Object) -> Object:
+def drop_experimental(item: Object) -> Object:
     """Remove fields of the experimental channel."""
     if not item["apiVersion"].startswith("gateway.networking.k8s.io/"):
         return item
     return {**item, "spec": {k: v for k, v in item["spec"].items() if k not in EXPERIMENTAL}}
 
 
-def drawn(part: int) -> Build:
+def plan_drawn(part: int) -> Build:
     def build() -> list[ServicePlan]:
         # mypy does not find this module, which pytest adds to the path.
         draw: Any = import_module("drawn_services").draw_service
-        services = [plans_of(*draw(int(seed)).documents) for seed in SEEDS[part::PARTS]]
+        services = [plan_documents(*draw(int(seed)).documents) for seed in SEEDS[part::PARTS]]
         return [plan for plans in services if not any(map(is_native, plans)) for plan in plans]
 
     return build
@@ -76,21 +76,21 @@ STORIES = {
 
 CLAIMS: dict[str, dict[str, Build]] = {
     "Every manifest of the FusionInfer documents is accepted unchanged": {
-        name: manifests(manifest) for name, manifest in STORIES.items()
+        name: defer(manifest) for name, manifest in STORIES.items()
     },
     "Manifests of the page on operations are accepted unchanged": {
-        block.title: manifests(yaml.safe_load(block.text))
+        block.title: defer(yaml.safe_load(block.text))
         for block in blocks(PAGE)
         if block.language == "yaml" and block.title and block.text.startswith("apiVersion")
     },
     "Drawn services, which have every field and option, are accepted unchanged": {
-        f"drawn {part}": drawn(part) for part in range(PARTS)
+        f"drawn {part}": plan_drawn(part) for part in range(PARTS)
     },
     "Kthena's and Modelplane's documented manifests are accepted unchanged": {
-        name: manifests(document) for name, document in DOCUMENTS.items()
+        name: defer(document) for name, document in DOCUMENTS.items()
     },
     "KServe's documented manifests are accepted unchanged": {
-        name: manifests(document)
+        name: defer(document)
         for name, document in {**acceptable(), "edited presets": edited()}.items()
     },
 }
@@ -105,13 +105,17 @@ CLAIMS: dict[str, dict[str, Build]] = {
         for name, build in builds.items()
     ],
 )
-def test_objects_are_accepted_unchanged(cluster: Cluster, room: str, build: Build) -> None:
+def test_objects_are_accepted_unchanged(cluster: Cluster, dry_run_ns: str, build: Build) -> None:
     admin = {"resource.kubernetes.io/admin-access": "true"}
-    cluster.patch("v1/Namespace", room, {"metadata": {"labels": admin}})
-    plans = [plan.in_namespace(room) for plan in build()]
+    cluster.patch("v1/Namespace", dry_run_ns, {"metadata": {"labels": admin}})
+    plans = [plan.in_namespace(dry_run_ns) for plan in build()]
     # Replicas of a role differ only in names.
     dry_runs = [item for plan in plans for item in list_dry_run_objects(plan)]
-    accept(cluster, room, [standard(item.manifest) for item in dry_runs if not item.template])
+    assert_accepted(
+        cluster,
+        dry_run_ns,
+        [drop_experimental(item.manifest) for item in dry_runs if not item.template],
+    )
     # The server validates pods, but hardly the templates of LeaderWorkerSets.
     api = KubernetesApi(str(cluster.kubeconfig), None)
     pods = [item for item in dry_runs if item.template]
@@ -123,17 +127,19 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, room: str, build: Buil
 
 @pytest.mark.verifies("Objects of every example program are accepted unchanged")
 @pytest.mark.parametrize("name", inputs.EXAMPLES)
-def test_objects_of_examples_are_accepted_unchanged(cluster: Cluster, room: str, name: str) -> None:
-    accept(cluster, room, inputs.example_objects(name))
+def test_objects_of_examples_are_accepted_unchanged(
+    cluster: Cluster, dry_run_ns: str, name: str
+) -> None:
+    assert_accepted(cluster, dry_run_ns, inputs.example_objects(name))
 
 
-def accept(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
+def assert_accepted(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
     """Assert by dry run that objects are stored unchanged."""
     for manifest in objects:
-        if manifest["apiVersion"].startswith(ABSENT):
+        if manifest["apiVersion"].startswith(MISSING_GROUPS):
             continue
-        placed = manifest
+        namespaced = manifest
         if "namespace" in manifest["metadata"]:
-            (placed,) = inputs.with_namespace([manifest], namespace)
-        (stored,) = cluster.apply([placed], namespace=namespace, dry_run=True)
-        checks.assert_stored_unchanged(placed, stored)
+            (namespaced,) = inputs.with_namespace([manifest], namespace)
+        (stored,) = cluster.apply([namespaced], namespace=namespace, dry_run=True)
+        checks.assert_stored_unchanged(namespaced, stored)

@@ -16,15 +16,15 @@ from e2e.harness import Object
 from fusioninfer_pulumi import load, plan_service, render
 
 PROMTOOL = "promtool"
-NEED = "promtool is on PATH (Debian: prometheus)"
+PREREQUISITE = "promtool is on PATH (Debian: prometheus)"
 
-pytestmark = pytest.mark.skipif(shutil.which(PROMTOOL) is None, reason=f"needs that {NEED}")
+pytestmark = pytest.mark.skipif(shutil.which(PROMTOOL) is None, reason=f"needs that {PREREQUISITE}")
 
 BEFORE, AFTER = 180, 150
 """Minutes before and after the cause of an alert."""
 
 REPLICAS = ("svc-inference-0-0", "svc-inference-1-0", "svc-inference-2-0")
-OF_ENGINES = (
+ENGINE_LABELS = (
     'namespace="prod", fusioninfer_io_service="svc", fusioninfer_io_role_name="inference", '
     'fusioninfer_io_component_type="worker"'
 )
@@ -35,18 +35,18 @@ Series = dict[str, str]
 """Values by series, in promtool's notation."""
 
 
-def engine(metric: str, pod: str, *, revision: str = "a", address: str = "") -> str:
+def select(metric: str, pod: str, *, revision: str = "a", address: str = "") -> str:
     return (
-        f'{metric}{{{OF_ENGINES}, pod="{pod}", fusioninfer_io_revision="{revision}", '
+        f'{metric}{{{ENGINE_LABELS}, pod="{pod}", fusioninfer_io_revision="{revision}", '
         f'endpoint="http", instance="{address or pod}"}}'
     )
 
 
-def constant(value: float) -> str:
+def repeat_value(value: float) -> str:
     return f"{value}x{BEFORE + AFTER}"
 
 
-def change(before: str, after: str) -> str:
+def change_value(before: str, after: str) -> str:
     """Return values before and after the cause; `0+1` grows."""
     return f"{before}x{BEFORE - 1} {after}x{AFTER}"
 
@@ -54,18 +54,18 @@ def change(before: str, after: str) -> str:
 PICKER = 'up{namespace="prod", job="svc-epp", pod="svc-epp-0"}'
 
 
-def healthy_series() -> Series:
+def make_healthy_series() -> Series:
     """Return series of three ready replicas with a prefix cache hit rate of 50 %."""
-    series = {PICKER: constant(1)}
+    series = {PICKER: repeat_value(1)}
     for pod in REPLICAS:
         series |= {
-            engine("up", pod): constant(1),
-            engine("process_start_time_seconds", pod): constant(0),
-            engine("vllm:prompt_tokens_total", pod): f"0+1000x{BEFORE + AFTER}",
-            engine("vllm:num_requests_waiting", pod): constant(2),
-            engine("vllm:num_preemptions_total", pod): constant(7),
-            engine("vllm:prefix_cache_queries_total", pod): f"0+1000x{BEFORE + AFTER}",
-            engine("vllm:prefix_cache_hits_total", pod): f"0+500x{BEFORE + AFTER}",
+            select("up", pod): repeat_value(1),
+            select("process_start_time_seconds", pod): repeat_value(0),
+            select("vllm:prompt_tokens_total", pod): f"0+1000x{BEFORE + AFTER}",
+            select("vllm:num_requests_waiting", pod): repeat_value(2),
+            select("vllm:num_preemptions_total", pod): repeat_value(7),
+            select("vllm:prefix_cache_queries_total", pod): f"0+1000x{BEFORE + AFTER}",
+            select("vllm:prefix_cache_hits_total", pod): f"0+500x{BEFORE + AFTER}",
         }
     return series
 
@@ -90,63 +90,63 @@ class Case:
 
 
 ROLE = {"role": "inference"}
-OF_ROLE = {**ROLE, "fusioninfer_io_role_name": "inference"}
+ROLE_LABELS = {**ROLE, "fusioninfer_io_role_name": "inference"}
 
 
-def move_replica(pod: str, minute: int, revision: str = "b") -> Series:
+def update_replica(pod: str, minute: int, revision: str = "b") -> Series:
     """Return series of a replica that is updated this many minutes after the cause."""
     at = BEFORE + minute
-    gone = f"1x{at - 1} stale"
+    until_update = f"1x{at - 1} stale"
     return {
-        engine("up", pod): gone,
-        engine("process_start_time_seconds", pod): f"0x{at - 1} stale",
-        engine("up", pod, revision=revision, address=f"{pod}-b"): f"_x{at} 1x{AFTER}",
-        engine("process_start_time_seconds", pod, revision=revision, address=f"{pod}-b"):
+        select("up", pod): until_update,
+        select("process_start_time_seconds", pod): f"0x{at - 1} stale",
+        select("up", pod, revision=revision, address=f"{pod}-b"): f"_x{at} 1x{AFTER}",
+        select("process_start_time_seconds", pod, revision=revision, address=f"{pod}-b"):
             f"_x{at} {at * 60}x{AFTER}",
     }  # fmt: skip
 
 
-def cases() -> Iterator[Case]:
-    yield Case("FusionInferNoReplica", {engine("up", pod): change("1", "0") for pod in REPLICAS},
-               (0, 4), 6, ROLE)  # fmt: skip
-    without = {engine("up", pod): change("1", "0") for pod in REPLICAS[:2]}
-    yield Case("FusionInferNoReplica", without, (0, 60), None, ROLE)
+def list_cases() -> Iterator[Case]:
+    all_down = {select("up", pod): change_value("1", "0") for pod in REPLICAS}
+    yield Case("FusionInferNoReplica", all_down, (0, 4), 6, ROLE)
+    two_down = {select("up", pod): change_value("1", "0") for pod in REPLICAS[:2]}
+    yield Case("FusionInferNoReplica", two_down, (0, 60), None, ROLE)
     # Unschedulable pods have no address, so Prometheus does not scrape them.
-    pending = {engine("up", REPLICAS[2]): f"1x{BEFORE - 1} stale"}
+    pending = {select("up", REPLICAS[2]): f"1x{BEFORE - 1} stale"}
     yield Case("FusionInferReplicasMissing", pending, (0, 19), 21, ROLE)
-    yield Case("FusionInferUpdateStalls", move_replica(REPLICAS[2], 0), (0, 24), 27, ROLE)
+    yield Case("FusionInferUpdateStalls", update_replica(REPLICAS[2], 0), (0, 24), 27, ROLE)
     update: Series = {}
     for number, pod in enumerate(reversed(REPLICAS)):
-        update |= move_replica(pod, number * 18)
+        update |= update_replica(pod, number * 18)
     for name in ("FusionInferUpdateStalls", "FusionInferReplicasMissing",
                  "FusionInferEngineRestarts"):  # fmt: skip
         yield Case(name, update, tuple(range(0, 120, 10)), None, ROLE)
-    waiting = {engine("vllm:num_requests_waiting", pod): change("2", "8") for pod in REPLICAS}
-    yield Case("FusionInferQueueGrows", waiting, (0, 9), 11, OF_ROLE)
-    preempted = {engine("vllm:num_preemptions_total", REPLICAS[0]): change("7", "7+1")}
-    yield Case("FusionInferKvCacheFull", preempted, (0, 9), 13, OF_ROLE)
+    waiting = {select("vllm:num_requests_waiting", pod): change_value("2", "8") for pod in REPLICAS}
+    yield Case("FusionInferQueueGrows", waiting, (0, 9), 11, ROLE_LABELS)
+    preempted = {select("vllm:num_preemptions_total", REPLICAS[0]): change_value("7", "7+1")}
+    yield Case("FusionInferKvCacheFull", preempted, (0, 9), 13, ROLE_LABELS)
     hits = {
-        engine("vllm:prefix_cache_hits_total", pod): f"0+500x{BEFORE} {500 * BEFORE}x{AFTER}"
+        select("vllm:prefix_cache_hits_total", pod): f"0+500x{BEFORE} {500 * BEFORE}x{AFTER}"
         for pod in REPLICAS
     }
-    yield Case("FusionInferPrefixHitsFall", hits, (0, 30), 70, OF_ROLE)
-    replica = {**OF_ROLE, "pod": REPLICAS[0], "fusioninfer_io_revision": "a"}
-    started = engine("process_start_time_seconds", REPLICAS[0])
+    yield Case("FusionInferPrefixHitsFall", hits, (0, 30), 70, ROLE_LABELS)
+    replica = {**ROLE_LABELS, "pod": REPLICAS[0], "fusioninfer_io_revision": "a"}
+    started = select("process_start_time_seconds", REPLICAS[0])
     crashes = {started: f"0x{BEFORE} 60x10 120x{AFTER}"}
     yield Case("FusionInferEngineRestarts", crashes, (0, 5), 12, replica)
     # With several API servers, vLLM does not export process metrics.
     silent = {
         started: f"_x{BEFORE + AFTER}",
-        engine("vllm:prompt_tokens_total", REPLICAS[0]): f"0+9x{BEFORE} 0+9x10 0+9x{AFTER}",
+        select("vllm:prompt_tokens_total", REPLICAS[0]): f"0+9x{BEFORE} 0+9x10 0+9x{AFTER}",
     }
     yield Case("FusionInferEngineRestarts", silent, (0, 5), 14, replica)
-    again = {engine("up", REPLICAS[0]): f"1x{BEFORE} stale"} | {
-        engine("up", REPLICAS[0], address=f"again-{number}"):
+    crash_loop = {select("up", REPLICAS[0]): f"1x{BEFORE} stale"} | {
+        select("up", REPLICAS[0], address=f"again-{number}"):
             f"_x{BEFORE + 1 + number * 10} {number}x9 stale"
         for number in (0, 1)
     }  # fmt: skip
-    yield Case("FusionInferEngineRestarts", again, (0, 5), 12, replica)
-    yield Case("FusionInferPickerDown", {PICKER: change("1", "0")}, (0, 4), 6, {})
+    yield Case("FusionInferEngineRestarts", crash_loop, (0, 5), 12, replica)
+    yield Case("FusionInferPickerDown", {PICKER: change_value("1", "0")}, (0, 4), 6, {})
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def run_promtool(folder: Path, rules: list[Object], tests: list[Object]) -> str:
     return ""
 
 
-def scenario(series: Series, checks: list[Object]) -> Object:
+def make_test(series: Series, checks: list[Object]) -> Object:
     listed = [{"series": name, "values": values} for name, values in series.items()]
     return {"interval": "1m", "input_series": listed, "alert_rule_test": checks}
 
@@ -187,21 +187,19 @@ def render_alert(rule: Object, case: Case) -> Object:
 
 
 def test_every_alert_has_a_cause(rules: list[Object]) -> None:
-    assert {rule["alert"] for rule in rules} == {case.alert for case in cases() if case.fires}
+    assert {rule["alert"] for rule in rules} == {case.alert for case in list_cases() if case.fires}
 
 
 @pytest.mark.verifies(
-    "Alerts stay silent, become pending and fire as documented (promtool)",
-    needs=NEED,
+    "Alerts stay silent, become pending and fire as documented (promtool)", needs=PREREQUISITE
 )
 def test_alerts_fire_after_their_causes(tmp_path: Path, rules: list[Object]) -> None:
     by_name = {rule["alert"]: rule for rule in rules}
     minutes = (60, BEFORE - 1, BEFORE + AFTER)
-    tests = [
-        scenario(healthy_series(), [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []}
-                             for name in by_name for minute in minutes])
-    ]  # fmt: skip
-    for case in cases():
+    no_alerts = [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []}
+                 for name in by_name for minute in minutes]  # fmt: skip
+    tests = [make_test(make_healthy_series(), no_alerts)]
+    for case in list_cases():
         checks: list[Any] = [
             {"eval_time": f"{BEFORE + minute}m", "alertname": case.alert, "exp_alerts": []}
             for minute in case.silent
@@ -210,23 +208,24 @@ def test_alerts_fire_after_their_causes(tmp_path: Path, rules: list[Object]) -> 
             fired = render_alert(by_name[case.alert], case)
             checks.append({"eval_time": f"{BEFORE + case.fires}m", "alertname": case.alert,
                            "exp_alerts": [fired]})  # fmt: skip
-        tests.append(scenario({**healthy_series(), **case.series}, checks))
+        tests.append(make_test({**make_healthy_series(), **case.series}, checks))
     assert run_promtool(tmp_path, rules, tests) == ""
 
 
-def latency_series(first: str, calls: int) -> Series:
+def make_latency_series(first: str, calls: int) -> Series:
     """Return series of four replicas with all latencies in the bucket `first`."""
     limits = ["0.05", "0.1", "1", "4", "+Inf"]
-    series = {engine("vllm:num_requests_running", str(pod)): constant(1) for pod in range(4)}
+    series = {select("vllm:num_requests_running", str(pod)): repeat_value(1) for pod in range(4)}
     for metric in ("vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds"):
         for limit in limits:
             counted = calls if limits.index(limit) >= limits.index(first) else 0
-            series[f'{engine(f"{metric}_bucket", "0")[:-1]}, le="{limit}"}}'] = f"0+{counted}x60"
+            series[f'{select(f"{metric}_bucket", "0")[:-1]}, le="{limit}"}}'] = f"0+{counted}x60"
     return series
 
 
 @pytest.mark.verifies(
-    "Latency goals at most double the replicas, and remove at most a fifth (promtool)", needs=NEED
+    "Latency goals at most double the replicas, and remove at most a fifth (promtool)",
+    needs=PREREQUISITE,
 )
 def test_replicas_follow_latency_goals(tmp_path: Path) -> None:
     service = yaml.safe_load(SERVICE.read_text(encoding="utf-8"))
@@ -248,7 +247,8 @@ def test_replicas_follow_latency_goals(tmp_path: Path) -> None:
         {
             "interval": "1m",
             "input_series": [
-                {"series": name, "values": values} for name, values in latency_series(*case).items()
+                {"series": name, "values": values}
+                for name, values in make_latency_series(*case).items()
             ],
             "promql_expr_test": [
                 {

@@ -10,7 +10,7 @@ import pytest
 from e2e.harness import Cluster, Object
 from e2e.inputs import role, service
 from e2e.live import LiveService
-from e2e.metrics import metrics
+from e2e.metrics import run_metrics_adapter
 
 LWS = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
 HPA = "autoscaling/v2/HorizontalPodAutoscaler"
@@ -43,9 +43,9 @@ def test_hpa_scales_by_leader_metric(
 
     def is_scaled(replicas: int) -> bool:
         wanted = cluster.get(LWS, "svc-inference", namespace)["spec"]["replicas"]
-        return bool(wanted == replicas and len(cluster.bound(namespace)) == replicas * nodes)
+        return bool(wanted == replicas and len(cluster.bound_pods(namespace)) == replicas * nodes)
 
-    with metrics(cluster, tmp_path) as adapter:
+    with run_metrics_adapter(cluster, tmp_path) as adapter:
         adapter.pod_metrics["waiting"] = 5
         live.apply()
         # The metric is at its target, so the role keeps two replicas. Workers are not counted.
@@ -73,11 +73,11 @@ def test_budget_follows_replicas(cluster: Cluster, namespace: str) -> None:
     LiveService(cluster, namespace, manifest(2, autoscaling, {"inference": 1})).apply()
     cluster.add_nodes(8)
 
-    def counts() -> tuple[int, int]:
+    def read_budget() -> tuple[int, int]:
         status = cluster.get("PodDisruptionBudget", "svc-inference", namespace).get("status", {})
         return status.get("desiredHealthy", -1), status.get("disruptionsAllowed", -1)
 
-    cluster.wait(lambda: counts() == (3, 1), 60, counts)
+    cluster.wait(lambda: read_budget() == (3, 1), 60, read_budget)
     scale = {"spec": {"replicas": 3}}
     cluster.patch(LWS, "svc-inference", scale, namespace, subresource="scale")
-    cluster.wait(lambda: counts() == (5, 1), 60, counts)
+    cluster.wait(lambda: read_budget() == (5, 1), 60, read_budget)

@@ -17,7 +17,9 @@ BATCH = 50
 
 STORY = inputs.prefill_decode()
 PARTIAL = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1})
-LOWEST = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1}, required="LowestOrdinals")
+LOWEST_ORDINALS = inputs.prefill_decode(
+    minimum={"prefill": 1, "decode": 1}, required="LowestOrdinals"
+)
 MEASURED = {
     # Bound pods of prefill-0, decode-0 and decode-1 by number of accelerators.
     "literal": {80: (2, 4, 4), 64: (0, 0, 0), 48: (0, 0, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
@@ -41,7 +43,7 @@ def assert_match_model(cluster: Cluster, cases: list[Case]) -> list[Bound]:
     bound = [
         result
         for start in range(0, len(cases), BATCH)
-        for result in scheduling.run(cluster, cases[start : start + BATCH])
+        for result in scheduling.schedule(cluster, cases[start : start + BATCH])
     ]
     errors = []
     for result in bound:
@@ -56,7 +58,7 @@ def assert_match_model(cluster: Cluster, cases: list[Case]) -> list[Bound]:
 @pytest.mark.verifies("Both PodGroup forms schedule what the capacity model says at 16 to 80 GPUs")
 @pytest.mark.parametrize(
     ("layout", "forms"),
-    [({}, FORMS), (PER_ROLE, FORMS), ({}, {"partial": LOWEST})],
+    [({}, FORMS), (PER_ROLE, FORMS), ({}, {"partial": LOWEST_ORDINALS})],
     ids=["PerReplica", "PerRole", "LowestOrdinals"],
 )
 def test_pod_group_forms_schedule_measured_capacity(
@@ -71,7 +73,7 @@ def test_pod_group_forms_schedule_measured_capacity(
         for form in forms
         for gpus in MEASURED[form]
     }
-    results = scheduling.run(cluster, list(cases.values()))
+    results = scheduling.schedule(cluster, list(cases.values()))
     table: dict[str, dict[int, tuple[int, ...]]] = {form: {} for form in forms}
     for (form, gpus), bound in zip(cases, results, strict=True):
         table[form][gpus] = tuple(bound.pods.values())
@@ -79,8 +81,8 @@ def test_pod_group_forms_schedule_measured_capacity(
         (model,) = compute_capacity_for_gpus(bound.case.plan, [gpus])
         assert bound.running == model.running
         assert bound.pod_group is not None
-        waits = bound.pod_group["status"]["phase"] == "Inqueue"
-        assert waits == (model.status == "Blocked")
+        is_waiting = bound.pod_group["status"]["phase"] == "Inqueue"
+        assert is_waiting == (model.status == "Blocked")
     assert table == {form: MEASURED[form] for form in forms}
 
 
@@ -88,7 +90,7 @@ def test_pod_group_forms_schedule_measured_capacity(
     f"The capacity model equals Volcano on {TOPOLOGIES} random topologies of one pod size"
 )
 def test_random_topologies_of_one_pod_size_run_as_modelled(cluster: Cluster) -> None:
-    bound = assert_match_model(cluster, scheduling.random_cases(1, TOPOLOGIES, mixed=False))
+    bound = assert_match_model(cluster, scheduling.draw_cases(1, TOPOLOGIES, mixed=False))
     assert all(item.case.model.exact for item in bound)
     # The random topologies cover every outcome.
     assert {item.case.model.status for item in bound} == {"Full", "Partial", "Blocked"}
@@ -97,14 +99,14 @@ def test_random_topologies_of_one_pod_size_run_as_modelled(cluster: Cluster) -> 
 @pytest.mark.verifies(
     f"Volcano never exceeds the model on {MIXED} random topologies of mixed pod sizes"
 )
-def test_random_topologies_of_mixed_sizes_never_beat_the_bound(cluster: Cluster) -> None:
-    bound = assert_match_model(cluster, scheduling.random_cases(2, MIXED, mixed=True))
+def test_random_topologies_of_mixed_sizes_never_exceed_model(cluster: Cluster) -> None:
+    bound = assert_match_model(cluster, scheduling.draw_cases(2, MIXED, mixed=True))
     assert {item.case.model.exact for item in bound} == {True, False}
 
 
 @pytest.mark.verifies(f"Serving groups start as the model says on {GROUPED} random topologies")
 def test_random_topologies_with_groups_run_as_modelled(cluster: Cluster) -> None:
-    cases = scheduling.random_cases(9, GROUPED, mixed=False, groups=True)
+    cases = scheduling.draw_cases(9, GROUPED, mixed=False, groups=True)
     bound = assert_match_model(cluster, cases)
     started = {item.case.title: item.started_groups for item in bound}
     assert started == {item.case.title: item.case.model.groups for item in bound}

@@ -9,7 +9,7 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster
-from e2e.objects import devices
+from e2e.objects import make_devices
 
 CLAIM = "resource.k8s.io/v1/ResourceClaim"
 ENABLED = {"predicates": {"predicate.DynamicResourceAllocationEnable": True}}
@@ -34,32 +34,32 @@ def clusters(cluster: Cluster) -> Iterator[dict[bool, Cluster]]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "scheduling", "nodes", "wanted"),
+    ("arguments", "scheduling", "nodes", "expected"),
     [
         pytest.param(*case, marks=pytest.mark.verifies(claim))
         for claim, cases in CASES.items()
         for case in cases
     ],
 )
-def test_devices_of_claiming_gang(
-    clusters: dict[bool, Cluster], arguments: Any, scheduling: Any, nodes: int, wanted: Any
+def test_claiming_pods_are_bound_and_allocated_as_expected(
+    clusters: dict[bool, Cluster], arguments: Any, scheduling: Any, nodes: int, expected: Any
 ) -> None:
     """One prefill and two decode pods each claim all devices of a node; one node has none."""
     cluster = clusters[arguments is not None]
     namespace = cluster.new_namespace("claims")
     driver = f"{namespace}.example.com"
     names = cluster.add_nodes(nodes, gpus=0)
-    bare = cluster.add_nodes(1, gpus=0)
-    objects = devices(driver, dict.fromkeys(names, DEVICES))
+    without_devices = cluster.add_nodes(1, gpus=0)
+    objects = make_devices(driver, dict.fromkeys(names, DEVICES))
     claims = [{"name": "gpus", "deviceClassName": driver, "count": DEVICES}]
     roles = [
         inputs.role("prefill", "prefiller", 1, 1, 0, resourceClaims=claims),
         inputs.role("decode", "decoder", 2, 1, 0, resourceClaims=claims),
     ]
-    plan = inputs.plan_of(inputs.service("svc", *roles, **scheduling))
+    plan = inputs.build_plan(inputs.service("svc", *roles, **scheduling))
     try:
         cluster.apply(objects)
-        cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
+        cluster.apply(inputs.with_namespace(inputs.render_objects(plan), namespace))
         cluster.wait(lambda: len(cluster.list(CLAIM, namespace)) == plan.total_pods, 60)
         cluster.settle(8)
         pools = {
@@ -67,10 +67,10 @@ def test_devices_of_claiming_gang(
             for item in cluster.list(CLAIM, namespace)
             if item.get("status", {}).get("allocation")
         }
-        assert (len(cluster.bound(namespace)), len(pools)) == wanted
+        assert (len(cluster.bound_pods(namespace)), len(pools)) == expected
     finally:
         cluster.delete_namespace(namespace)
         cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 60)
         for item in reversed(objects):
             cluster.delete(item["kind"], item["metadata"]["name"])
-        cluster.remove_nodes([*names, *bare])
+        cluster.remove_nodes([*names, *without_devices])

@@ -29,8 +29,8 @@ from fusioninfer_pulumi.kube.client import KubernetesApi
 
 FOLDER = inputs.ROOT / "tests" / "fixtures" / "diagnosis"
 ROWS = Path(__file__).with_name("diagnoses.yaml")
-SET = "svc-inference-0"
-PATIENCE = 60
+LWS = "svc-inference-0"
+TIMEOUT = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Case:
         return inputs.service("svc", role)
 
     def is_explained(self, snapshot: PodSnapshot) -> bool:
-        text = "\n".join([*explain_lws([SET], snapshot), *explain_gang(snapshot)])
-        return all(word in text for word in self.words) and has_lws_reason(SET, snapshot)
+        text = "\n".join([*explain_lws([LWS], snapshot), *explain_gang(snapshot)])
+        return all(word in text for word in self.words) and has_lws_reason(LWS, snapshot)
 
 
 CASES = {
@@ -75,7 +75,7 @@ def test_failure_is_reported(
     seen = PodSnapshot()
     api = KubernetesApi(str(cluster.kubeconfig), None)
 
-    def done() -> bool:
+    def is_done() -> bool:
         nonlocal seen
         seen = read_service(api, namespace, "svc")
         if case.watched:
@@ -85,10 +85,10 @@ def test_failure_is_reported(
     cluster.add_nodes(case.nodes, gpus=case.gpus)
     cluster.apply(case.objects, namespace=namespace)
     LiveService(cluster, namespace, case.service()).apply()
-    cluster.wait(done, PATIENCE, lambda: (explain_lws([SET], seen), explain_gang(seen)))
-    recorded = _reduce(seen)
-    explanations = {"set": explain_lws([SET], seen), "gang": explain_gang(seen)}
-    assert explanations == {"set": explain_lws([SET], recorded), "gang": explain_gang(recorded)}
+    cluster.wait(is_done, TIMEOUT, lambda: (explain_lws([LWS], seen), explain_gang(seen)))
+    recorded = _reduce_snapshot(seen)
+    explanations = {"set": explain_lws([LWS], seen), "gang": explain_gang(seen)}
+    assert explanations == {"set": explain_lws([LWS], recorded), "gang": explain_gang(recorded)}
     if request.config.getoption("--write-transcripts"):
         FOLDER.mkdir(parents=True, exist_ok=True)
         text = yaml.safe_dump(
@@ -100,10 +100,10 @@ def test_failure_is_reported(
         path.write_text(comment + text.replace(namespace, "default"), encoding="utf-8")
 
 
-def _reduce(seen: PodSnapshot) -> PodSnapshot:
+def _reduce_snapshot(seen: PodSnapshot) -> PodSnapshot:
     return PodSnapshot(
-        [_pod(pod) for pod in seen.pods],
-        [_event(event) for event in seen.events],
+        [_reduce_pod(pod) for pod in seen.pods],
+        [_reduce_event(event) for event in seen.events],
         [_keep_metadata(group) for group in seen.pod_groups],
         list(seen.unread),
     )
@@ -115,7 +115,7 @@ def _keep_metadata(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata, **({"status": item["status"]} if "status" in item else {})}
 
 
-def _pod(pod: Mapping[str, Any]) -> dict[str, Any]:
+def _reduce_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
     containers = [
         {key: container[key] for key in ("name", "resources") if key in container}
         for container in pod["spec"]["containers"]
@@ -124,7 +124,7 @@ def _pod(pod: Mapping[str, Any]) -> dict[str, Any]:
     return {**_keep_metadata(pod), "spec": {"containers": containers, **node}}
 
 
-def _event(event: Mapping[str, Any]) -> dict[str, Any]:
+def _reduce_event(event: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("type", "reason", "message", "lastTimestamp", "eventTime", "series", "involvedObject")
     fields = {key: event[key] for key in keys if event.get(key) is not None}
     fields["involvedObject"] = {key: event["involvedObject"][key] for key in ("kind", "name")}

@@ -7,12 +7,12 @@ import pytest
 from e2e.harness import ApiError, Cluster, Object
 from e2e.harness.stages import BEHAVIOUR, DELAY, SLOW
 from e2e.inputs import role, service
-from e2e.live import LiveService, task_of
+from e2e.live import LiveService, get_task
 
 
 def evict(live: LiveService, task: str, *, worker: bool = False) -> bool:
     """Evict a replica's leader or last worker, as a drain does; return whether it was allowed."""
-    names = sorted(pod["metadata"]["name"] for pod in live.pods() if task_of(pod) == task)
+    names = sorted(pod["metadata"]["name"] for pod in live.pods() if get_task(pod) == task)
     name = names[-1 if worker else 0]
     metadata = {"name": name, "namespace": live.namespace}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
@@ -26,14 +26,14 @@ def evict(live: LiveService, task: str, *, worker: bool = False) -> bool:
     return True
 
 
-def slow(name: str, kind: str, replicas: int, nodes: int, **more: object) -> Object:
+def make_slow_role(name: str, kind: str, replicas: int, nodes: int, **more: object) -> Object:
     """Return a role whose pods start slowly, so that tests can evict pods meanwhile."""
     manifest = role(name, kind, replicas, nodes, 0, **more)
     manifest["template"]["metadata"] = {"annotations": {BEHAVIOUR: SLOW, DELAY: "4s"}}
     return manifest
 
 
-def await_budget(live: LiveService, name: str, allowed: int, pods: int) -> None:
+def wait_for_budget(live: LiveService, name: str, allowed: int, pods: int) -> None:
     """Wait until all pods of a budget are healthy and it allows this many evictions."""
 
     def status() -> Object:
@@ -49,11 +49,11 @@ def await_budget(live: LiveService, name: str, allowed: int, pods: int) -> None:
 def test_evictions_take_down_one_replica_at_a_time(
     cluster: Cluster, namespace: str, nodes: int, *, worker: bool
 ) -> None:
-    manifest = service("svc", slow("inference", "worker", 3, nodes, disruptionBudget={}))
+    manifest = service("svc", make_slow_role("inference", "worker", 3, nodes, disruptionBudget={}))
     live = LiveService(cluster, namespace, manifest)
     cluster.add_nodes(8)
     live.apply()
-    await_budget(live, "svc-inference", 1, 3 * nodes)
+    wait_for_budget(live, "svc-inference", 1, 3 * nodes)
     before = live.identities("inference-0")
 
     assert evict(live, "inference-0", worker=worker)
@@ -66,8 +66,8 @@ def test_evictions_take_down_one_replica_at_a_time(
         now = live.identities("inference-0")
         return len(now) == nodes and not set(now.values()) & set(before.values())
 
-    cluster.wait(is_replaced, 90, lambda: (live.bound(), before))
-    await_budget(live, "svc-inference", 1, 3 * nodes)
+    cluster.wait(is_replaced, 90, lambda: (live.count_bound(), before))
+    wait_for_budget(live, "svc-inference", 1, 3 * nodes)
     assert evict(live, "inference-1")
 
 
@@ -75,15 +75,15 @@ def test_evictions_take_down_one_replica_at_a_time(
 def test_each_role_has_a_separate_budget(cluster: Cluster, namespace: str) -> None:
     manifest = service(
         "svc",
-        slow("prefill", "prefiller", 2, 1),
-        slow("decode", "decoder", 2, 2, disruptionBudget={"maxUnavailable": 2}),
+        make_slow_role("prefill", "prefiller", 2, 1),
+        make_slow_role("decode", "decoder", 2, 2, disruptionBudget={"maxUnavailable": 2}),
     )
     manifest["spec"]["disruptionBudget"] = {"minAvailable": 1}
     live = LiveService(cluster, namespace, manifest)
     cluster.add_nodes(8)
     live.apply()
-    await_budget(live, "svc-prefill", 1, 2)
-    await_budget(live, "svc-decode", 2, 4)
+    wait_for_budget(live, "svc-prefill", 1, 2)
+    wait_for_budget(live, "svc-decode", 2, 4)
     assert evict(live, "prefill-0")
     assert not evict(live, "prefill-1")
     assert evict(live, "decode-0", worker=True)

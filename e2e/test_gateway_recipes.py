@@ -22,7 +22,7 @@ GATEWAYS: dict[str, dict[str, list[str]]] = yaml.safe_load(
 )
 
 
-def rendered(implementation: str) -> list[Object]:
+def render_service(implementation: str) -> list[Object]:
     (service,) = security_objects("qwen.yaml")
     service["spec"]["roles"][0]["gateway"]["implementation"] = implementation
     (args,) = load(service)
@@ -55,7 +55,7 @@ def kinds(cluster: Cluster) -> Iterator[None]:
         cluster.delete(CRD, crd["metadata"]["name"])
 
 
-def cases() -> Iterator[Any]:
+def list_cases() -> Iterator[Any]:
     """Yield the files of the pages, and Istio's rendered DestinationRule."""
     rows = [
         (file, name, "the security pages' objects")
@@ -73,11 +73,11 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("kinds")
-@pytest.mark.parametrize(("file", "name"), list(cases()))
+@pytest.mark.parametrize(("file", "name"), list(list_cases()))
 def test_objects_for_gateways_are_accepted(
     cluster: Cluster, namespace: str, file: str, name: str
 ) -> None:
-    objects = security_objects(file) if file else rendered(name)
+    objects = security_objects(file) if file else render_service(name)
     sent = [manifest for manifest in objects if file or manifest["kind"] == "DestinationRule"]
     assert sent
     for manifest in inputs.with_namespace(sent, namespace):

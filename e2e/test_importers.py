@@ -6,7 +6,7 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster
-from e2e.live import task_of
+from e2e.live import get_task
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
@@ -29,6 +29,6 @@ def test_documented_manifests_are_scheduled(cluster: Cluster, namespace: str, na
     cluster.apply(inputs.with_namespace(objects, namespace))
 
     def bound() -> list[str]:
-        return [task_of(pod) for pod in cluster.bound(namespace)]
+        return [get_task(pod) for pod in cluster.bound_pods(namespace)]
 
     cluster.wait(lambda: len(bound()) == plan.total_pods, 120, bound)

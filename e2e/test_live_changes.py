@@ -15,7 +15,7 @@ import yaml
 
 from e2e.harness import Cluster, Object
 from e2e.inputs import prefill_decode
-from e2e.live import LiveService, task_of
+from e2e.live import LiveService, get_task
 
 ROWS = Path(__file__).with_name("live_changes.yaml")
 
@@ -47,26 +47,28 @@ CLAIMS: dict[str, list[Case]] = {
         for layout in case.layouts
     ],
 )
-def test_gang_after_changes(cluster: Cluster, namespace: str, case: Case, layout: str) -> None:
+def test_changed_gang_binds_expected_pods(
+    cluster: Cluster, namespace: str, case: Case, layout: str
+) -> None:
     decode, minimum = 2, case.minimum
 
     def manifest() -> Object:
         manifest = prefill_decode(decode=decode, minimum=minimum, required=case.required)
         return {**manifest, "spec": {**manifest["spec"], "layout": layout}}
 
-    def full() -> dict[str, int]:
+    def list_all_pods() -> dict[str, int]:
         return {"prefill-0": 2, **{f"decode-{index}": 4 for index in range(decode)}}
 
     service = LiveService(cluster, namespace, manifest())
     cluster.add_nodes(case.nodes)
     service.apply()
-    bound = {**full(), **(case.started or {})}
+    bound = {**list_all_pods(), **(case.started or {})}
     service.wait_bound(bound)
     group = (service.pod_group() or {})["spec"]
     for action, argument, missing in case.steps:
         before, pods = bound, {task: service.identities(task) for task in bound}
         if action == "lose":
-            lost = next(pod for pod in service.pods() if task_of(pod) == argument)
+            lost = next(pod for pod in service.pods() if get_task(pod) == argument)
             cluster.remove_nodes([str(lost["spec"]["nodeName"])])
         elif action == "restart":
             # With layout PerReplica, leaders are in group 0 of their LeaderWorkerSet.
@@ -86,7 +88,7 @@ def test_gang_after_changes(cluster: Cluster, namespace: str, case: Case, layout
             decode = argument if action == "decode" else decode
             minimum = argument if action == "minimum" else minimum
             service.apply(manifest())
-        bound = {**full(), **missing}
+        bound = {**list_all_pods(), **missing}
         service.wait_bound(bound)
         for task in before.keys() & bound.keys():
             if before[task] and bound[task] and task != argument:

@@ -11,15 +11,15 @@ from e2e import inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KWOK, VOLCANO, ApiError, Cluster, Object
 from e2e.harness import LWS as MANAGER
-from e2e.live import LiveService, await_images
+from e2e.live import LiveService, wait_for_images
 
 pytestmark = pytest.mark.long
 
-WAIT = 120.0
-SECOND = "registry.example.com/engine:2"
+TIMEOUT = 120.0
+SECOND_IMAGE = "registry.example.com/engine:2"
 
 
-FIRST, LATEST = "registry.example.com/engine:1", "lws-0.9"
+FIRST_IMAGE, LATEST = "registry.example.com/engine:1", "lws-0.9"
 
 
 @pytest.fixture(scope="module", params=["lws-0.7", "lws-0.8", LATEST])
@@ -36,10 +36,10 @@ def installed(release: str) -> Iterator[Cluster]:
         yield cluster
 
 
-def wait_serving(cluster: Cluster, namespace: str, images: dict[str, str], pods: int) -> None:
+def wait_for_pods(cluster: Cluster, namespace: str, images: dict[str, str], pods: int) -> None:
     """Wait until only these LeaderWorkerSets exist and run this many pods with their images."""
-    await_images(cluster, namespace, images)
-    cluster.wait(lambda: len(cluster.pods(namespace)) == pods, WAIT)
+    wait_for_images(cluster, namespace, images)
+    cluster.wait(lambda: len(cluster.pods(namespace)) == pods, TIMEOUT)
 
 
 def with_image(service: Object, image: str) -> Object:
@@ -57,23 +57,21 @@ def test_common_restart_policy_works_with_all_releases(installed: Cluster, nodes
     namespace = installed.new_namespace()
     policy: Object = {"restartPolicy": "RecreateGroupOnPodRestart"} if nodes > 1 else {}
     service = inputs.service(
-        "svc",
-        inputs.role("inference", "worker", 2, nodes, **policy),
-        gangPolicy={"mode": "Off"},
+        "svc", inputs.role("inference", "worker", 2, nodes, **policy), gangPolicy={"mode": "Off"}
     )
     names = [f"svc-inference-{index}" for index in range(3)]
     live = LiveService(installed, namespace, service)
     live.apply()
-    wait_serving(installed, namespace, dict.fromkeys(names[:2], FIRST), 2 * nodes)
-    service = with_image(service, SECOND)
+    wait_for_pods(installed, namespace, dict.fromkeys(names[:2], FIRST_IMAGE), 2 * nodes)
+    service = with_image(service, SECOND_IMAGE)
     live.apply(service)
-    wait_serving(installed, namespace, dict.fromkeys(names[:2], SECOND), 2 * nodes)
+    wait_for_pods(installed, namespace, dict.fromkeys(names[:2], SECOND_IMAGE), 2 * nodes)
     service["spec"]["roles"][0]["replicas"] = 3
     live.apply(service)
-    wait_serving(installed, namespace, dict.fromkeys(names, SECOND), 3 * nodes)
+    wait_for_pods(installed, namespace, dict.fromkeys(names, SECOND_IMAGE), 3 * nodes)
     service["spec"]["roles"][0]["replicas"] = 1
     live.apply(service)
-    wait_serving(installed, namespace, {names[0]: SECOND}, nodes)
+    wait_for_pods(installed, namespace, {names[0]: SECOND_IMAGE}, nodes)
     installed.delete_namespace(namespace)
 
 
@@ -87,12 +85,12 @@ def test_older_releases_lack_features(installed: Cluster, release: str) -> None:
     single = inputs.service("svc", inputs.role("inference", "worker", 1))
     if release == LATEST:
         LiveService(installed, namespace, several).apply()
-        wait_serving(installed, namespace, {"several-inference-0": FIRST}, 2)
+        wait_for_pods(installed, namespace, {"several-inference-0": FIRST_IMAGE}, 2)
     else:
         with pytest.raises(ApiError, match="RecreateGroupAfterStart"):
             LiveService(installed, namespace, several).apply()
         LiveService(installed, namespace, single).apply()
-        wait_serving(installed, namespace, {"svc-inference-0": FIRST}, 1)
+        wait_for_pods(installed, namespace, {"svc-inference-0": FIRST_IMAGE}, 1)
     (lws,) = installed.list("LeaderWorkerSet", namespace)
     assert ("observedGeneration" in lws["status"]) == (release == LATEST)
     installed.delete_namespace(namespace)

@@ -1,6 +1,6 @@
 """Rejections of pods by `check`, compared with the API server's, on random mutations of manifests.
 
-Mutations remove or replace values, or add fields from `slips.yaml`.
+Mutations remove or replace values, or add fields from `rare_pod_fields.yaml`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,24 @@ from tests.mutations import Path as Place
 Manifest = dict[str, Any]
 
 MUTANTS = 500
-BASES, SLIPS = (Path(__file__).with_name(f"{name}.yaml") for name in ("mutation_bases", "slips"))
+BASES, RARE_FIELDS = (
+    Path(__file__).with_name(f"{name}.yaml") for name in ("mutation_bases", "rare_pod_fields")
+)
 #: Spec fields that contain pod fields.
-_OF_PODS = frozenset({"template", "leaderTemplate", "workerTemplate", "fetcher", "endpointPicker"})
-#: Dicts that each kind of slip fits into.
-_FITTING: Mapping[str, Callable[[Manifest], bool]] = {
-    "pod": lambda held: "containers" in held,
-    "container": lambda held: "name" in held and bool({"image", "args", "env"} & set(held)),
-    "metadata": lambda held: "labels" in held,
-    "mount": lambda held: "mountPath" in held,
+_POD_FIELDS = frozenset(
+    {"template", "leaderTemplate", "workerTemplate", "fetcher", "endpointPicker"}
+)
+#: Whether a mapping can have the rare fields of a kind.
+_CAN_HOLD: Mapping[str, Callable[[Manifest], bool]] = {
+    "pod": lambda node: "containers" in node,
+    "container": lambda node: "name" in node and bool({"image", "args", "env"} & set(node)),
+    "metadata": lambda node: "labels" in node,
+    "mount": lambda node: "mountPath" in node,
 }
 
 
 @cache
-def list_rules() -> frozenset[str]:
+def list_pod_rules() -> frozenset[str]:
     declared = {rule.id for rule in vars(resources).values() if isinstance(rule, Rule)}
     return frozenset(
         declared
@@ -58,13 +62,15 @@ def list_rules() -> frozenset[str]:
 
 
 @cache
-def read_slips() -> Mapping[str, list[Manifest]]:
-    data: dict[str, list[Manifest]] = yaml.safe_load(SLIPS.read_text(encoding="utf-8"))
+def read_rare_fields() -> Mapping[str, list[Manifest]]:
+    data: dict[str, list[Manifest]] = yaml.safe_load(RARE_FIELDS.read_text(encoding="utf-8"))
     kinds = ("livenessProbe", "readinessProbe", "startupProbe")
-    data["container"] += [{kind: slip} for kind in kinds for slip in data["probe"]]
+    data["container"] += [{kind: fields} for kind in kinds for fields in data["probe"]]
     hooks = ("preStop", "postStart")
-    data["container"] += [{"lifecycle": {hook: slip}} for hook in hooks for slip in data["hook"]]
-    data["pod"] += [{"initContainers": [slip]} for slip in data["init"]]
+    data["container"] += [
+        {"lifecycle": {hook: fields}} for hook in hooks for fields in data["hook"]
+    ]
+    data["pod"] += [{"initContainers": [fields]} for fields in data["init"]]
     return data
 
 
@@ -78,26 +84,26 @@ def read_bases() -> Sequence[list[Manifest]]:
 
 
 def draw_mutants(seed: int, count: int) -> Iterator[list[Manifest]]:
-    draw = random.Random(seed)
+    dice = random.Random(seed)
     for _ in range(count):
-        base: list[Manifest] = json.loads(json.dumps(draw.choice(read_bases())))
-        for _ in range(draw.choice((1, 1, 1, 2))):
-            base = _with_field(draw, base) if draw.random() < 0.6 else _with_value(draw, base)
+        base: list[Manifest] = json.loads(json.dumps(dice.choice(read_bases())))
+        for _ in range(dice.choice((1, 1, 1, 2))):
+            base = _add_field(dice, base) if dice.random() < 0.6 else _replace_value(dice, base)
         yield base
 
 
-def _with_field(draw: random.Random, base: list[Manifest]) -> list[Manifest]:
-    kind = draw.choice(("pod", "container", "container", "metadata", "mount"))
-    holders = [at for at, node in _walk(base) if isinstance(node, dict) and _FITTING[kind](node)]
+def _add_field(dice: random.Random, base: list[Manifest]) -> list[Manifest]:
+    kind = dice.choice(("pod", "container", "container", "metadata", "mount"))
+    holders = [at for at, node in _walk(base) if isinstance(node, dict) and _CAN_HOLD[kind](node)]
     if not holders:
         return base
-    at = draw.choice(holders)
-    fields = copy.deepcopy(draw.choice(read_slips()[kind]))
-    return list(changed(base, at, {**_value_at(base, at), **fields}))
+    at = dice.choice(holders)
+    fields = copy.deepcopy(dice.choice(read_rare_fields()[kind]))
+    return list(changed(base, at, {**_get_value(base, at), **fields}))
 
 
-def _with_value(draw: random.Random, base: list[Manifest]) -> list[Manifest]:
-    at, value = draw.choice([place for place in _walk(base) if len(place[0]) > 2])
+def _replace_value(dice: random.Random, base: list[Manifest]) -> list[Manifest]:
+    at, value = dice.choice([place for place in _walk(base) if len(place[0]) > 2])
     variants: list[Any] = [None]
     if isinstance(value, str):
         variants = [value.upper(), f" {value}", f"{value}-", f"-{value}", value * 9, f"/{value}"]
@@ -105,30 +111,30 @@ def _with_value(draw: random.Random, base: list[Manifest]) -> list[Manifest]:
         variants = [-value, value + 2**31, value * 1000]
     elif isinstance(value, list):
         variants = [[*value, *value], value[:-1]]
-    return list(changed(base, at, copy.deepcopy(draw.choice((*variants, *variants, *JUNK)))))
+    return list(changed(base, at, copy.deepcopy(dice.choice((*variants, *variants, *JUNK)))))
 
 
 def _walk(base: list[Manifest]) -> Iterator[tuple[Place, Any]]:
-    return ((at, _value_at(base, at)) for at in places(base))
+    return ((at, _get_value(base, at)) for at in places(base))
 
 
-def _value_at(value: Any, at: Place) -> Any:
+def _get_value(value: Any, at: Place) -> Any:
     for part in at:
         value = value[part]
     return value
 
 
-def read(base: Sequence[Any]) -> Source:
+def plan_manifests(base: Sequence[Any]) -> Source:
     source = Source("f")
     named = [(Origin("f", number), document) for number, document in enumerate(base, start=1)]
     plan_documents(source, load_documents(named, allow_lossy=True))
     return source
 
 
-def is_rejected_for_pods_alone(source: Source) -> bool:
+def is_rejected_by_pod_rules(source: Source) -> bool:
     """Return whether only rules about generated pods reject an input.
 
-    Services with roles scaled to zero do not count, because these roles render no pods.
+    Services with roles scaled to zero are excluded, because these roles render no pods.
     """
     planned = {finding for document in source.planned_documents for _, finding in document.findings}
     errors = {finding for _, finding in source.findings if finding.severity is Severity.ERROR}
@@ -136,7 +142,7 @@ def is_rejected_for_pods_alone(source: Source) -> bool:
     # Some rule IDs are also used outside pods. The API server accepts images with a space, which no
     # kubelet can pull, and sleep hooks without the required `seconds`.
     in_pods = all(
-        _OF_PODS.intersection(finding.location)
+        _POD_FIELDS.intersection(finding.location)
         and not {"image", "sleep"}.intersection(finding.location[-2:])
         for finding in errors
     )
@@ -145,7 +151,7 @@ def is_rejected_for_pods_alone(source: Source) -> bool:
         and running
         and errors <= planned
         and in_pods
-        and {finding.rule for finding in errors} <= list_rules()
+        and {finding.rule for finding in errors} <= list_pod_rules()
     )
 
 
@@ -153,15 +159,15 @@ def is_rejected_for_pods_alone(source: Source) -> bool:
 @pytest.mark.verifies(
     f"The API server rejects what pod rules reject of {MUTANTS} mutated manifests"
 )
-def test_server_rejects_what_pod_rules_reject_of_mutants(cluster: Cluster, room: str) -> None:
+def test_server_rejects_what_pod_rules_reject_of_mutants(cluster: Cluster, dry_run_ns: str) -> None:
     api = KubernetesApi(str(cluster.kubeconfig), None)
     rejected, accepted = 0, []
     for mutant in draw_mutants(1, MUTANTS):
-        source = read(mutant)
-        if not is_rejected_for_pods_alone(source):
+        source = plan_manifests(mutant)
+        if not is_rejected_by_pod_rules(source):
             continue
         rejected += 1
-        plans = [replace(plan.in_namespace(room), findings=()) for plan in source.plans]
+        plans = [replace(plan.in_namespace(dry_run_ns), findings=()) for plan in source.plans]
         findings = [item for _, item in check_dry_runs(LiveCluster(api, plans, seconds=120))]
         if not any(item.rule == "api-server-rejects" for item in findings):
             accepted.append([str(finding) for _, finding in source.findings])

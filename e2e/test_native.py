@@ -13,7 +13,7 @@ from e2e import inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, Cluster, Object
 from e2e.harness.resources import read_objects
-from e2e.live import PATIENCE, LiveService
+from e2e.live import TIMEOUT, LiveService
 from fusioninfer_pulumi.checks.cluster_checks import list_prerequisites
 from fusioninfer_pulumi.checks.live_cluster import LiveCluster
 from fusioninfer_pulumi.component.diagnosis import explain_gang, read_service
@@ -45,7 +45,7 @@ def create_cluster() -> Cluster:
     return Cluster({LWS, KUBE_SCHEDULER, KWOK}, kubernetes=KUBERNETES, gates=gates)
 
 
-def native(service: Object, **spec: Any) -> Object:
+def make_native(service: Object, **spec: Any) -> Object:
     strategy = {"gangPolicy": {"backend": "Native"}}
     return {**service, "spec": {**service["spec"], "schedulingStrategy": strategy, **spec}}
 
@@ -55,20 +55,17 @@ class NativeService(LiveService):
 
     def __init__(self, cluster: Cluster, **spec: Any) -> None:
         self.case = cluster.new_namespace()
-        super().__init__(cluster, self.case, self.changed(**spec))
+        super().__init__(cluster, self.case, self.make_manifest(**spec))
 
-    def changed(
-        self,
-        decode: int = 2,
-        image: str = "registry.example.com/engine:1",
-        **spec: Any,
+    def make_manifest(
+        self, decode: int = 2, image: str = "registry.example.com/engine:1", **spec: Any
     ) -> Object:
         service = copy.deepcopy(inputs.prefill_decode(decode=decode))
         for role in service["spec"]["roles"]:
             pod = role["template"]["spec"]
             pod["nodeSelector"] = {CASE: self.case}
             pod["containers"][0]["image"] = image
-        return native(service, **spec)
+        return make_native(service, **spec)
 
     def add_nodes(self, count: int) -> list[str]:
         return self.cluster.add_nodes(count, labels={CASE: self.case})
@@ -84,18 +81,18 @@ class NativeService(LiveService):
             marker = self.cluster.create(pod)["metadata"]["name"]
             self.cluster.wait(
                 lambda: self._read("v1/Pod", marker)["spec"].get("nodeName"),  # type: ignore[index]  # noqa: B023  # waited for
-                PATIENCE,
+                TIMEOUT,
                 "a pod without a gang",
             )
             self.cluster.delete("v1/Pod", marker, self.namespace, now=True)
-        bound = self.bound()
+        bound = self.count_bound()
         assert bound == wanted, f"bound {bound}, wanted {dict(wanted)}"
 
     def wait_blocked(self) -> None:
-        self.cluster.wait(lambda: explain_blocked_gang(self.pod_group()), PATIENCE, self.pod_group)
+        self.cluster.wait(lambda: explain_blocked_gang(self.pod_group()), TIMEOUT, self.pod_group)
 
 
-def started(cluster: Cluster, nodes: int = 10, **spec: Any) -> NativeService:
+def start_service(cluster: Cluster, nodes: int = 10, **spec: Any) -> NativeService:
     service = NativeService(cluster, **spec)
     service.add_nodes(nodes)
     service.apply()
@@ -145,23 +142,23 @@ def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
 
 
 @pytest.mark.verifies("Native gang: LeaderReady deadlocks")
-@pytest.mark.parametrize("way", ["startupPolicy", "exclusive-topology"])
-def test_late_workers_deadlock_native_gang(gangs: Cluster, way: str) -> None:
+@pytest.mark.parametrize("setting", ["startupPolicy", "exclusive-topology"])
+def test_late_workers_deadlock_native_gang(gangs: Cluster, setting: str) -> None:
     service = NativeService(gangs)
     service.add_nodes(10)
 
-    def late(objects: list[Object]) -> list[Object]:
+    def delay_workers(objects: list[Object]) -> list[Object]:
         changed = copy.deepcopy(objects)
         for lws in (item for item in changed if item["kind"] == "LeaderWorkerSet"):
-            if way == "startupPolicy":
+            if setting == "startupPolicy":
                 lws["spec"]["startupPolicy"] = "LeaderReady"
             else:
                 key = "leaderworkerset.sigs.k8s.io/exclusive-topology"
                 lws["metadata"].setdefault("annotations", {})[key] = CASE
         return changed
 
-    service.apply(change=late)
-    gangs.wait(lambda: len(service.pods()) == 3, PATIENCE, service.bound)
+    service.apply(change=delay_workers)
+    gangs.wait(lambda: len(service.pods()) == 3, TIMEOUT, service.count_bound)
     service.assert_stays_bound({"prefill-0": 0, "decode-0": 0, "decode-1": 0})
     assert len(service.pods()) == 3
 
@@ -185,15 +182,15 @@ def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
         )
         return sorted(counts.values())
 
-    gangs.wait(lambda: bound() == [0, 10], PATIENCE, bound)
+    gangs.wait(lambda: bound() == [0, 10], TIMEOUT, bound)
     assert (model.running, model.groups, model.exact) == ({"prefill": 1, "decode": 2}, 1, True)
     service.add_nodes(5)
-    gangs.wait(lambda: bound() == [10, 10], PATIENCE, bound)
+    gangs.wait(lambda: bound() == [10, 10], TIMEOUT, bound)
 
 
 @pytest.mark.verifies("ServingPrerequisites detects the Native API, but not the scheduler's gate")
 def test_native_api_is_detected(gangs: Cluster) -> None:
-    plan = inputs.plan_of(native(inputs.prefill_decode()))
+    plan = inputs.build_plan(make_native(inputs.prefill_decode()))
     live = LiveCluster(KubernetesApi(str(gangs.kubeconfig), None), [plan])
     (gate,) = [text for text in map(str, list_prerequisites(live)) if "Kubernetes gangs" in text]
     assert gate.startswith("warning: ")

@@ -34,20 +34,22 @@ def topology() -> Iterator[Cluster]:
 def _schedule(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
     """Return LeaderWorkerSet and node of each bound pod after scheduling has settled."""
     namespace = cluster.new_namespace("topology")
-    plan = inputs.plan_of(service)
-    cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
+    plan = inputs.build_plan(service)
+    cluster.apply(inputs.with_namespace(inputs.render_objects(plan), namespace))
     cluster.wait(lambda: len(cluster.pods(namespace)) == plan.total_pods, 60)
     cluster.settle(10)
     bound = [
         (pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"], pod["spec"]["nodeName"])
-        for pod in cluster.bound(namespace)
+        for pod in cluster.bound_pods(namespace)
     ]
     cluster.delete_namespace(namespace)
     cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 60)
     return bound
 
 
-def _service(gang: dict[str, Any], prefill: int = 1, decode: int = 1, nodes: int = 2) -> Object:
+def _make_service(
+    gang: dict[str, Any], prefill: int = 1, decode: int = 1, nodes: int = 2
+) -> Object:
     roles = [
         inputs.role("prefill", "prefiller", prefill, nodes),
         inputs.role("decode", "decoder", decode, nodes),
@@ -65,13 +67,13 @@ def _find_switches(cluster: Cluster) -> dict[str, str]:
     }
 
 
-@pytest.mark.verifies("A hard groupPolicy keeps a gang below one switch, or pending")
+@pytest.mark.verifies("A hard groupPolicy places a gang below one switch, or it stays pending")
 def test_gang_stays_below_one_switch(topology: Cluster) -> None:
-    free = _schedule(topology, _service({}))
+    free = _schedule(topology, _make_service({}))
     assert len(free) == 4
     # Each switch has three nodes, and the gang needs four.
-    assert _schedule(topology, _service({"networkTopology": {"groupPolicy": HARD}})) == []
-    small = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
+    assert _schedule(topology, _make_service({"networkTopology": {"groupPolicy": HARD}})) == []
+    small = _make_service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
     placed = _schedule(topology, small)
     assert len(placed) == 2
     assert len({_find_switches(topology)[node] for _, node in placed}) == 1
@@ -80,11 +82,11 @@ def test_gang_stays_below_one_switch(topology: Cluster) -> None:
 @pytest.mark.verifies("A hard rolePolicy keeps each replica's pods below one switch")
 def test_replica_stays_below_one_switch(topology: Cluster) -> None:
     three = {"prefill": 1, "decode": 2}
-    assert len(_schedule(topology, _service({}, **three))) == 6
+    assert len(_schedule(topology, _make_service({}, **three))) == 6
     rule = {"networkTopology": {"rolePolicy": HARD}}
-    assert _schedule(topology, _service(rule, **three)) == []
+    assert _schedule(topology, _make_service(rule, **three)) == []
     minimum = {"minRoleReplicas": {"prefill": 1, "decode": 1}}
-    placed = _schedule(topology, _service({**rule, **minimum}, **three))
+    placed = _schedule(topology, _make_service({**rule, **minimum}, **three))
     assert len(placed) == 4
     switches = _find_switches(topology)
     by_lws: dict[str, set[str]] = {}
@@ -96,7 +98,7 @@ def test_replica_stays_below_one_switch(topology: Cluster) -> None:
 
 @pytest.mark.verifies("Two serving groups with a hard groupPolicy use separate switches")
 def test_groups_use_separate_switches(topology: Cluster) -> None:
-    grouped = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
+    grouped = _make_service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
     grouped["spec"]["groups"] = 3
     placed = _schedule(topology, grouped)
     switches = _find_switches(topology)
@@ -113,7 +115,9 @@ ZONE = "topology.kubernetes.io/zone"
 SPREAD = [{"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
 
 
-@pytest.mark.verifies("Volcano spreads leaders of a gang over zones, kube-scheduler those of none")
+@pytest.mark.verifies(
+    "Leaders are spread over zones: by Volcano in a gang, by kube-scheduler without one"
+)
 @pytest.mark.parametrize(
     ("nodes", "small", "minimum"),
     [(1, 2, None), (2, 2, None), (2, 8, {"inference": 1})],
@@ -133,5 +137,7 @@ def test_leaders_are_spread(
         for node in cluster.list("v1/Node")
     }
     leader = "leaderworkerset.sigs.k8s.io/worker-index=0"
-    counts = Counter(zones[pod["spec"]["nodeName"]] for pod in cluster.bound(namespace, leader))
+    counts = Counter(
+        zones[pod["spec"]["nodeName"]] for pod in cluster.bound_pods(namespace, leader)
+    )
     assert counts == {"large": 2, "small": 2}

@@ -11,7 +11,7 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, Object
-from e2e.objects import devices
+from e2e.objects import make_devices
 from fusioninfer_capacity.placement.placing import place_services
 from fusioninfer_capacity.placement.result import Status, read_previous
 from fusioninfer_pulumi import Placement, load, place, plan_service, read_inventory, read_placement
@@ -26,12 +26,12 @@ TEAM = {"key": "team", "value": "blue", "effect": "NoExecute"}
 CASES = 12
 
 
-def role(name: str, replicas: int, nodes: int, gpus: int, **more: Any) -> Object:
+def make_role(name: str, replicas: int, nodes: int, gpus: int, **more: Any) -> Object:
     kind = {"prefill": "prefiller", "decode": "decoder"}.get(name, "worker")
     return inputs.role(name, kind, replicas, nodes, gpus, **more)
 
 
-def add(cluster: Cluster, inventory: InventoryArgs) -> None:
+def add_pools(cluster: Cluster, inventory: InventoryArgs) -> None:
     for pool in inventory.pools:
         labels = {**pool.labels, LABEL: inventory.selector_value(pool)}
         taints = [taint.model_dump(mode="json") for taint in pool.taints]
@@ -40,8 +40,10 @@ def add(cluster: Cluster, inventory: InventoryArgs) -> None:
         )
 
 
-def run(cluster: Cluster, namespace: str, services: Sequence[InferenceServiceArgs]) -> None:
-    objects = [item for args in services for item in inputs.objects_of(plan_service(args))]
+def apply_services(
+    cluster: Cluster, namespace: str, services: Sequence[InferenceServiceArgs]
+) -> None:
+    objects = [item for args in services for item in inputs.render_objects(plan_service(args))]
     cluster.apply(objects, namespace=namespace)
 
 
@@ -56,7 +58,7 @@ def count_bound(cluster: Cluster, namespace: str) -> Counter[tuple[str, str, str
             pod["metadata"]["labels"]["fusioninfer.io/role-name"],
             pools[pod["spec"]["nodeName"]],
         )
-        for pod in cluster.bound(namespace)
+        for pod in cluster.bound_pods(namespace)
     )
 
 
@@ -70,7 +72,7 @@ def count_placed(placement: Placement) -> Counter[tuple[str, str, str]]:
     return +counts
 
 
-def wait_for(cluster: Cluster, namespace: str, wanted: Counter[tuple[str, str, str]]) -> None:
+def wait_for_bound(cluster: Cluster, namespace: str, wanted: Counter[tuple[str, str, str]]) -> None:
     cluster.wait(
         lambda: count_bound(cluster, namespace) == wanted,
         120,
@@ -78,7 +80,7 @@ def wait_for(cluster: Cluster, namespace: str, wanted: Counter[tuple[str, str, s
     )
 
 
-STOCK = load_inventory(
+INVENTORY = load_inventory(
     {
         "poolLabel": LABEL,
         "pools": [
@@ -97,19 +99,21 @@ NEAR = {"placement": {"pools": ["big", "small"]}}
 def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) -> None:
     services = load_all(
         namespace,
-        inputs.service("chat", role("prefill", 2, 1, 8, **NEAR), role("decode", 4, 1, 4, **NEAR)),
-        inputs.service("reason", role("serve", 1, 2, 8)),
-        inputs.service("far", role("serve", 2, 2, 8)),
+        inputs.service(
+            "chat", make_role("prefill", 2, 1, 8, **NEAR), make_role("decode", 4, 1, 4, **NEAR)
+        ),
+        inputs.service("reason", make_role("serve", 1, 2, 8)),
+        inputs.service("far", make_role("serve", 2, 2, 8)),
     )
-    add(cluster, STOCK)
-    placement = place(services, STOCK)
-    run(cluster, namespace, placement.services)
-    wait_for(cluster, namespace, count_placed(placement))
+    add_pools(cluster, INVENTORY)
+    placement = place(services, INVENTORY)
+    apply_services(cluster, namespace, placement.services)
+    wait_for_bound(cluster, namespace, count_placed(placement))
     assert {pool for _, _, pool in count_placed(placement)} == {"big", "small", "far"}
     kubeconfig = str(cluster.kubeconfig)
     live = read_inventory(kubeconfig, services=services)
     assert {pool.name: (pool.nodes, pool.accelerators, pool.in_use) for pool in live.pools} == {
-        pool.name: (pool.nodes, pool.accelerators, []) for pool in STOCK.pools
+        pool.name: (pool.nodes, pool.accelerators, []) for pool in INVENTORY.pools
     }
     taken = {pool.name: sum(pool.in_use) for pool in read_inventory(kubeconfig).pools}
     assert taken == {left.pool: left.placed for left in placement.pools}
@@ -126,8 +130,8 @@ def test_random_placements_are_bound(cluster: Cluster) -> None:
     tried = 0
     while tried < CASES:
         namespace = cluster.new_namespace("placed")
-        services, stock = random_case(dice, namespace, tried)
-        placement = place_services(services, stock)
+        services, inventory = draw_case(dice, namespace, tried)
+        placement = place_services(services, inventory)
         risky = not all(pool.certain for pool in placement.pools)
         placed = [
             args
@@ -136,33 +140,33 @@ def test_random_placements_are_bound(cluster: Cluster) -> None:
         ]
         if not risky and len(placed) > 1:
             tried += 1
-            add(cluster, stock)
-            run(cluster, namespace, placed)
-            wait_for(cluster, namespace, count_placed(placement))
+            add_pools(cluster, inventory)
+            apply_services(cluster, namespace, placed)
+            wait_for_bound(cluster, namespace, count_placed(placement))
         cluster.delete_namespace(namespace)
         nodes = cluster.list("v1/Node", selector=LABEL)
         cluster.remove_nodes([node["metadata"]["name"] for node in nodes])
 
 
-def random_case(
+def draw_case(
     dice: random.Random, namespace: str, number: int
 ) -> tuple[list[InferenceServiceArgs], InventoryArgs]:
     """Return three random services, and pools of about their size."""
 
-    def one(name: str) -> Object:
+    def draw_role(name: str) -> Object:
         shape = dice.randint(1, 2), dice.randint(1, 2), dice.choice((4, 8))
-        return role(name, *shape)
+        return make_role(name, *shape)
 
     services = []
     for index in range(3):
         names = ("prefill", "decode") if dice.random() < 0.6 else ("serve",)
-        services.append(inputs.service(f"s{number}-{index}", *map(one, names)))
+        services.append(inputs.service(f"s{number}-{index}", *map(draw_role, names)))
     pools = [
         {"name": f"p{index}", "nodes": dice.randint(1, 4), "accelerators": dice.choice((4, 8, 8))}
         for index in range(3)
     ]
-    stock = load_inventory({"poolLabel": LABEL, "pools": pools})
-    return load_all(namespace, *services), stock
+    inventory = load_inventory({"poolLabel": LABEL, "pools": pools})
+    return load_all(namespace, *services), inventory
 
 
 def load_all(namespace: str, *manifests: Object) -> list[InferenceServiceArgs]:
@@ -176,9 +180,9 @@ def load_all(namespace: str, *manifests: Object) -> list[InferenceServiceArgs]:
 DRIVER = "gpu.nvidia.com"
 
 
-def claiming(name: str, replicas: int, count: int) -> Object:
+def make_claiming(name: str, replicas: int, count: int) -> Object:
     claims = [{"name": "gpus", "deviceClassName": DRIVER, "count": count}]
-    return inputs.service(name, role("serve", replicas, 1, 0, resourceClaims=claims))
+    return inputs.service(name, make_role("serve", replicas, 1, 0, resourceClaims=claims))
 
 
 @pytest.mark.verifies(
@@ -191,23 +195,23 @@ def test_claims_are_allocated_on_chosen_pools(cluster: Cluster, namespace: str) 
         for pool, (count, size) in sizes.items()
         for name in cluster.add_nodes(count, 0, labels={LABEL: pool}, prefix=pool)
     ]
-    device_class, *slices = devices(DRIVER, dict(nodes))
+    device_class, *slices = make_devices(DRIVER, dict(nodes))
     # NVIDIA's driver also publishes other types of devices.
     selector = device_class["spec"]["selectors"][0]["cel"]
     selector["expression"] += f" && device.attributes['{DRIVER}'].type == 'gpu'"
     cluster.apply([device_class, *slices])
     try:
-        stock = read_inventory(str(cluster.kubeconfig))
-        pools = {pool.name: (pool.nodes, pool.accelerators) for pool in stock.pools}
+        inventory = read_inventory(str(cluster.kubeconfig))
+        pools = {pool.name: (pool.nodes, pool.accelerators) for pool in inventory.pools}
         assert pools == sizes
-        assert all(pool.device_classes == [DRIVER] for pool in stock.pools)
-        services = load_all(namespace, claiming("halves", 3, 4), claiming("wholes", 2, 8))
-        placed = place(services, stock)
+        assert all(pool.device_classes == [DRIVER] for pool in inventory.pools)
+        services = load_all(namespace, make_claiming("halves", 3, 4), make_claiming("wholes", 2, 8))
+        placed = place(services, inventory)
         assert count_placed(placed) == Counter(
             {("halves", "serve", "small"): 3, ("wholes", "serve", "large"): 2}
         )
-        run(cluster, namespace, placed.services)
-        wait_for(cluster, namespace, count_placed(placed))
+        apply_services(cluster, namespace, placed.services)
+        wait_for_bound(cluster, namespace, count_placed(placed))
         assert count_bound(cluster, namespace) == count_placed(placed)
         # Allocated devices are in use for other services, but free for these.
         full = read_inventory(str(cluster.kubeconfig))
@@ -216,7 +220,7 @@ def test_claims_are_allocated_on_chosen_pools(cluster: Cluster, namespace: str) 
         assert [pool.in_use for pool in free.pools] == [[], []]
         text = "does not fit; the closest combination, serve on"
         with pytest.raises(InvalidServiceError, match=text):
-            place(load_all(namespace, claiming("more", 1, 1)), full)
+            place(load_all(namespace, make_claiming("more", 1, 1)), full)
     finally:
         for item in slices:
             cluster.delete("ResourceSlice", item["metadata"]["name"])

@@ -33,30 +33,32 @@ VARIANTS: dict[str, Object] = yaml.safe_load(
 )
 
 
-def varied_role(name: str, component_type: str, variant: str) -> Object:
+def make_varied_role(name: str, component_type: str, variant: str) -> Object:
     role = {**inputs.role(name, component_type, 2, 4), **VARIANTS[variant]}
     return {key: field for key, field in role.items() if field is not None}
 
 
-def pods_of(cluster: Cluster, plan: ServicePlan, namespace: str) -> list[Object]:
+def wait_for_pods(cluster: Cluster, plan: ServicePlan, namespace: str) -> list[Object]:
     selector = f"fusioninfer.io/service={plan.service}"
 
-    def ready() -> list[Object]:
+    def find_pods() -> list[Object]:
         pods = cluster.pods(namespace, selector)
         return pods if len(pods) >= plan.total_pods else []
 
-    return cluster.wait(ready, 90, lambda: [p["metadata"]["name"] for p in cluster.pods(namespace)])
+    return cluster.wait(
+        find_pods, 90, lambda: [p["metadata"]["name"] for p in cluster.pods(namespace)]
+    )
 
 
 def assert_pods(cluster: Cluster, plan: ServicePlan, namespace: str) -> None:
-    pods = pods_of(cluster, plan, namespace)
+    pods = wait_for_pods(cluster, plan, namespace)
     checks.assert_pods_match_plan(plan, namespace, pods)
     for replica in (item.name for role in plan.roles for item in role.replicas):
         # LWS_LEADER_ADDRESS resolves only if this headless Service exists.
         (address,) = {
             container["env"][0]["value"]
             for pod in pods
-            if checks.replica_of(pod) == replica
+            if checks.get_replica(pod) == replica
             for container in pod["spec"]["containers"]
         }
         headless = cluster.get("v1/Service", address.split(".")[1], namespace)
@@ -69,9 +71,9 @@ def stories(cluster: Cluster) -> Iterator[dict[str, ServicePlan]]:
     """Deploy all stories into one namespace, so that wrong selectors would match other pods."""
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "stories"}})
     cluster.wait(lambda: cluster.exists("v1/ServiceAccount", "default", "stories"))
-    plans = {name: inputs.plan_of(inputs.DOCUMENTS[name]) for name in STORIES}
+    plans = {name: inputs.build_plan(inputs.DOCUMENTS[name]) for name in STORIES}
     for plan in plans.values():
-        cluster.apply(inputs.with_namespace(inputs.objects_of(plan), "stories"))
+        cluster.apply(inputs.with_namespace(inputs.render_objects(plan), "stories"))
     yield plans
     cluster.delete_namespace("stories")
 
@@ -90,7 +92,7 @@ def test_service_selects_serving_leaders(
     cluster: Cluster, stories: dict[str, ServicePlan], story: str, serving: list[str]
 ) -> None:
     for plan in stories.values():
-        pods_of(cluster, plan, "stories")
+        wait_for_pods(cluster, plan, "stories")
     service = cluster.get("v1/Service", stories[story].service, "stories")
     checks.assert_service_selects(service, cluster.pods("stories"), serving)
 
@@ -98,8 +100,10 @@ def test_service_selects_serving_leaders(
 @pytest.mark.verifies("Pods match the plan with two templates, subdomains and subgroups")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_role_variants_match_plan(cluster: Cluster, namespace: str, variant: str) -> None:
-    plan = inputs.plan_of(inputs.service("svc", varied_role("inference", "worker", variant)))
-    stored = cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
+    plan = inputs.build_plan(
+        inputs.service("svc", make_varied_role("inference", "worker", variant))
+    )
+    stored = cluster.apply(inputs.with_namespace(inputs.render_objects(plan), namespace))
     assert_pods(cluster, plan, namespace)
     leaders = ["svc-inference-0-0", "svc-inference-1-0"]
     checks.assert_service_selects(stored[-1], cluster.pods(namespace), leaders)
@@ -112,17 +116,17 @@ def test_per_role_lws_gets_planned_pods(
 ) -> None:
     story = yaml.safe_load(inputs.DOCUMENTS[STORY_4].read_text(encoding="utf-8"))
     if variant is not None:
-        story["spec"]["roles"][1] = varied_role("decode", "decoder", variant)
+        story["spec"]["roles"][1] = make_varied_role("decode", "decoder", variant)
     story["spec"]["layout"] = "PerRole"
-    plan = inputs.plan_of(story)
-    stored = cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
+    plan = inputs.build_plan(story)
+    stored = cluster.apply(inputs.with_namespace(inputs.render_objects(plan), namespace))
     assert_pods(cluster, plan, namespace)
     name = f"{plan.service}-decode"
     checks.assert_service_selects(stored[-1], cluster.pods(namespace), [f"{name}-0", f"{name}-1"])
     kind = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
     cluster.patch(kind, name, {"spec": {"replicas": 3}}, namespace, subresource="scale")
     story["spec"]["roles"][1]["replicas"] = 3
-    assert_pods(cluster, inputs.plan_of(story), namespace)
+    assert_pods(cluster, inputs.build_plan(story), namespace)
     live = cluster.get(kind, name, namespace)
     # Autoscalers read the number of replicas and the selector of pods with metrics.
     assert live["status"]["replicas"] == 3
@@ -161,9 +165,9 @@ def test_kthena_variables_resolve(cluster: Cluster, namespace: str) -> None:
         custom = {"name": "OWN", "value": "tcp://$(ENTRY_ADDRESS):29500"}
         spec["containers"][0]["env"] = [custom]
         spec["initContainers"] = [{"name": "first", "image": "example.com/init:1"}]
-    plan = inputs.plan_of(inputs.service("svc", *roles, gangPolicy={"mode": "Off"}))
+    plan = inputs.build_plan(inputs.service("svc", *roles, gangPolicy={"mode": "Off"}))
     cluster.add_nodes(1)
-    cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
+    cluster.apply(inputs.with_namespace(inputs.render_objects(plan), namespace))
     cluster.wait(lambda: len(cluster.pods(namespace)) == 4, 60, lambda: cluster.pods(namespace))
     for lws_name, size in (("svc-wide-0", 3), ("svc-alone-0", 1)):
         entry = f"{lws_name}-0.{lws_name}.{namespace}"

@@ -1,6 +1,6 @@
 """llm-d's endpoint picker with serving groups, and its sidecar's protection of their pool.
 
-They need llm-d's v0.10.0 programs on PATH (README.md). `serve/test_prefill_decode.py` sends
+The tests need llm-d's v0.10.0 programs on PATH (README.md). `serve/test_prefill_decode.py` sends
 requests through both to real engines.
 """
 
@@ -17,9 +17,9 @@ import urllib3
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
 from e2e.harness.pods import leaders
-from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.processes import LOOPBACK, find_ports
 from e2e.harness.stages import BEHAVIOUR
-from e2e.routers import await_leaders, deploy, disaggregated, find_lws, generated_picker
+from e2e.routers import deploy, find_lws, make_disaggregated, make_picker, wait_for_leaders
 from e2e.strategies.engine import Engine
 
 LLM_D = "llm-d-epp and llm-d-sidecar are on PATH"
@@ -35,8 +35,8 @@ REQUESTS = 60
 
 @pytest.mark.verifies("A protected sidecar sends prompts only to pods of its pool", needs=LLM_D)
 def test_sidecar_rejects_other_prefill_addresses(cluster: Cluster, namespace: str) -> None:
-    pool, engine, elsewhere = free_ports(3)
-    manifest = disaggregated(
+    pool, engine, other_port = find_ports(3)
+    manifest = make_disaggregated(
         namespace,
         prefill={"port": pool},
         decode={"port": pool, "kvTransfer": {"enginePort": engine}},
@@ -45,42 +45,42 @@ def test_sidecar_rejects_other_prefill_addresses(cluster: Cluster, namespace: st
         role["template"]["spec"]["containers"][0]["args"].append(f"--port={pool}")
     objects = deploy(cluster, namespace, manifest, leading=4)
     with ExitStack() as stack:
-        stranger = stack.enter_context(Engine(LOOPBACK, elsewhere))
+        other_engine = stack.enter_context(Engine(LOOPBACK, other_port))
         local = stack.enter_context(Engine(LOOPBACK, engine))
-        listens = _sidecar(stack, cluster, objects)
-        assert _post(listens, {}) == 200
+        port = _start_sidecar(stack, cluster, objects)
+        assert _post(port, {}) == 200
         assert local.completions == 1
-        assert _post(listens, {PREFILLER: f"{LOOPBACK}:{elsewhere}"}) == 403
-        assert (stranger.completions, local.completions) == (0, 1)
+        assert _post(port, {PREFILLER: f"{LOOPBACK}:{other_port}"}) == 403
+        assert (other_engine.completions, local.completions) == (0, 1)
 
 
-def _sidecar(stack: ExitStack, cluster: Cluster, objects: list[Object]) -> int:
-    """Start the generated sidecar on a free port, because all pods share this machine."""
+def _start_sidecar(stack: ExitStack, cluster: Cluster, objects: list[Object]) -> int:
+    """Start the generated sidecar on a free port of this machine; return the port."""
     decode = find_lws(objects, "decode")
     namespace = decode["metadata"]["namespace"]
     spec = decode["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     (container,) = spec["initContainers"]
-    (listens,) = free_ports(1)
-    placed = [flag.replace("$(NAMESPACE)", namespace) for flag in container["args"]]
-    arguments = [flag for flag in placed if not flag.startswith("--port=")]
+    (port,) = find_ports(1)
+    flags = [flag.replace("$(NAMESPACE)", namespace) for flag in container["args"]]
+    arguments = [flag for flag in flags if not flag.startswith("--port=")]
     subject = f"system:serviceaccount:{namespace}:{spec['serviceAccountName']}"
     environment = {"KUBECONFIG": str(cluster.kubeconfig_for(subject)), "POD_IP": LOOPBACK}
-    name = f"sidecar-{listens}"
+    name = f"sidecar-{port}"
     program = cluster.programs.start(
-        name, ["llm-d-sidecar", f"--port={listens}", *arguments], env=environment
+        name, ["llm-d-sidecar", f"--port={port}", *arguments], env=environment
     )
     stack.callback(cluster.programs.stop, name)
 
     def is_healthy() -> bool:
         program.check()
         try:
-            url = f"http://{LOOPBACK}:{listens}/health"
+            url = f"http://{LOOPBACK}:{port}/health"
             return urllib3.request("GET", url, retries=False, timeout=2).status == 200
         except urllib3.exceptions.HTTPError:
             return False
 
     cluster.wait(is_healthy, message=program.tail)
-    return listens
+    return port
 
 
 def _post(port: int, headers: Mapping[str, str]) -> int:
@@ -101,7 +101,9 @@ def _has_pairs(picker: EndpointPicker) -> bool:
         return False
 
 
-def _used_groups(cluster: Cluster, namespace: str, picker: EndpointPicker) -> set[tuple[str, str]]:
+def _find_used_groups(
+    cluster: Cluster, namespace: str, picker: EndpointPicker
+) -> set[tuple[str, str]]:
     """Return the groups of decode and prefill pods that get requests."""
     groups = {
         pod["status"]["podIP"]: pod["metadata"]["labels"][GROUP]
@@ -116,13 +118,13 @@ def _used_groups(cluster: Cluster, namespace: str, picker: EndpointPicker) -> se
     return pairs
 
 
-def _end_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
+def _crash_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
     for pod in leaders(cluster, namespace):
         labels = pod["metadata"]["labels"]
         if labels[GROUP] == group and labels[ROLE] == "prefill":
             crash = {"metadata": {"annotations": {BEHAVIOUR: "crashing"}}}
             cluster.patch("v1/Pod", pod["metadata"]["name"], crash, namespace)
-    await_leaders(cluster, namespace, 6)
+    wait_for_leaders(cluster, namespace, 6)
 
 
 @pytest.mark.parametrize(
@@ -135,19 +137,19 @@ def _end_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
             needs=LLM_D)),
     ],
 )  # fmt: skip
-def test_pairs_of_groups(
+def test_groups_pair_as_configured(
     cluster: Cluster, namespace: str, pairing: str, crossed: set[tuple[str, str]]
 ) -> None:
-    manifest: Any = disaggregated(namespace, endpointPicker={"groupPairing": pairing})
+    manifest: Any = make_disaggregated(namespace, endpointPicker={"groupPairing": pairing})
     manifest["spec"]["groups"] = 2
     for role in manifest["spec"]["roles"][1:]:
         role["restartPolicy"] = "None"
     objects = deploy(cluster, namespace, manifest, leading=8)
-    with generated_picker(cluster, "llm-d", objects, plain=True) as picker:
+    with make_picker(cluster, "llm-d", objects, plain=True) as picker:
         picker.wait_serving()
         cluster.wait(lambda: _has_pairs(picker), message=picker.program.tail)
         whole = {("0", "0"), ("1", "1")}
-        cluster.wait(lambda: _used_groups(cluster, namespace, picker) == whole)  # synced
-        assert _used_groups(cluster, namespace, picker) == whole
-        _end_prefill_of(cluster, namespace, "0")
-        cluster.wait(lambda: _used_groups(cluster, namespace, picker) == crossed)
+        cluster.wait(lambda: _find_used_groups(cluster, namespace, picker) == whole)  # synced
+        assert _find_used_groups(cluster, namespace, picker) == whole
+        _crash_prefill_of(cluster, namespace, "0")
+        cluster.wait(lambda: _find_used_groups(cluster, namespace, picker) == crossed)

@@ -29,15 +29,15 @@ CLASS = "gpu.example.com"
 GPU = "nvidia.com/gpu"
 
 
-def plan_claims() -> ServicePlan:
-    return inputs.plan_of(Path(__file__).with_name("gang_of_claims.yaml"))
+def plan_gang_of_claims() -> ServicePlan:
+    return inputs.build_plan(Path(__file__).with_name("gang_of_claims.yaml"))
 
 
 Check = Callable[..., list[str]]
 
 
 @pytest.fixture
-def checked(bare: Cluster) -> Check:
+def check_prerequisites(bare: Cluster) -> Check:
     def checking(service: ServicePlan) -> list[str]:
         api = KubernetesApi(str(bare.kubeconfig), None)
         namespaces = dict.fromkeys(("LeaderWorkerSet", "Volcano"), "default")
@@ -48,11 +48,13 @@ def checked(bare: Cluster) -> Check:
 
 
 @pytest.mark.verifies("`plan --cluster` warns of a ResourceQuota that the API server then enforces")
-def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
+def test_exceeded_quota_is_reported(
+    bare: Cluster, tmp_path: Path, check_prerequisites: Check
+) -> None:
     namespace = bare.new_namespace()
     bare.apply(read_objects("quota of GPUs"), namespace=namespace)
 
-    def used() -> object:
+    def read_used() -> object:
         (stored,) = bare.list("v1/ResourceQuota", namespace)
         return stored.get("status", {}).get("used", {}).get(f"requests.{GPU}")
 
@@ -60,23 +62,23 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
         (pod,) = read_objects("pod with GPUs", service=service, gpus=str(gpus))
         bare.create(pod, namespace=namespace)
 
-    bare.wait(lambda: used() == "0", 60, "the quota's controller")
+    bare.wait(lambda: read_used() == "0", 60, "the quota's controller")
     create_pod("other", 4)
     service = inputs.service("svc", inputs.role("serve", "worker", 2, gpus=2))
     service["metadata"]["namespace"] = namespace
-    plan = inputs.plan_of(service)
+    plan = inputs.build_plan(service)
     create_pod(plan.service, 2)
-    bare.wait(lambda: used() == "6", 60, used)
+    bare.wait(lambda: read_used() == "6", 60, read_used)
     # One of its two pods exists, so the remaining quota is enough.
-    assert not any("ResourceQuota" in text for text in checked(plan))
+    assert not any("ResourceQuota" in text for text in check_prerequisites(plan))
 
     create_pod("other", 2)
-    bare.wait(lambda: used() == "8", 60, used)
+    bare.wait(lambda: read_used() == "8", 60, read_used)
     message = (
         f"ResourceQuota gpus in {namespace} allows 8 {GPU} (6 in use by others), but svc requests "
         "4: pods above the quota are not created"
     )
-    (warning,) = (text for text in checked(plan) if "ResourceQuota" in text)
+    (warning,) = (text for text in check_prerequisites(plan) if "ResourceQuota" in text)
     assert message in warning
     with pytest.raises(ApiError, match="exceeded quota: gpus"):
         create_pod(plan.service, 2)
@@ -91,7 +93,7 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
 
 def run_plan(cluster: Cluster, service: Object, folder: Path) -> subprocess.CompletedProcess[str]:
     path = folder / "service.yaml"
-    path.write_text(inputs.text(service), encoding="utf-8")
+    path.write_text(inputs.dump_yaml(service), encoding="utf-8")
     words = ("plan", path, "--cluster", "--output", "json")
     return inputs.run_command(*words, kubeconfig=cluster.kubeconfig)
 
@@ -111,7 +113,7 @@ def test_missing_gang_backend_is_rejected(bare: Cluster, tmp_path: Path) -> None
 
 
 @pytest.mark.verifies("ServingPrerequisites detects missing CRD fields by a strict dry run")
-def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
+def test_field_of_experimental_channel_is_reported(check_prerequisites: Check) -> None:
     """The cluster has the Gateway API's standard channel."""
     router = {
         "name": "router",
@@ -119,7 +121,7 @@ def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
         "httproute": {"useDefaultGateways": "All"},
     }
     service = inputs.service("svc", router, inputs.role("serve", "worker"))
-    texts = [text for text in checked(inputs.plan_of(service)) if "no field" in text]
+    texts = [text for text in check_prerequisites(inputs.build_plan(service)) if "no field" in text]
     assert len(texts) == 1
     assert "HTTPRoute has no field spec.useDefaultGateways" in texts[0]
     assert "experimental-install.yaml" in texts[0]
@@ -128,9 +130,9 @@ def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
 @pytest.mark.verifies(
     "ServingPrerequisites detects missing APIs, DeviceClasses, PriorityClasses and Queues"
 )
-def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) -> None:
+def test_missing_apis_and_classes_are_reported(bare: Cluster, check_prerequisites: Check) -> None:
     def find_missing() -> list[str]:
-        texts = checked(plan_claims())
+        texts = check_prerequisites(plan_gang_of_claims())
         return sorted(text for text in texts if " has no " in text or "is not served" in text)
 
     no_metrics, no_class, no_priority, no_queue = find_missing()
@@ -141,7 +143,7 @@ def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) ->
     assert no_priority.startswith("warning: claims: ")
     assert "the cluster has no PriorityClass high" in no_priority
     assert "the cluster has no Queue team" in no_queue
-    bare.apply(read_objects("what claims needs"))
+    bare.apply(read_objects("prerequisites of gang_of_claims.yaml"))
     bare.wait(lambda: not find_missing(), 60, find_missing)
 
 
@@ -152,21 +154,21 @@ def test_check_server_reports_missing_objects(bare: Cluster, tmp_path: Path) -> 
     namespace = bare.new_namespace()
     (service,) = read_objects("service that names missing objects", namespace=namespace)
     path = tmp_path / "service.yaml"
-    path.write_text(inputs.text(service), encoding="utf-8")
+    path.write_text(inputs.dump_yaml(service), encoding="utf-8")
 
-    def found(kubeconfig: Path) -> list[str]:
+    def run_check(kubeconfig: Path) -> list[str]:
         printed = inputs.run_command("check", path, "--server", kubeconfig=kubeconfig)
         assert printed.returncode == 0
         return printed.stderr.splitlines()
 
-    named = [line for line in found(bare.kubeconfig) if "[named-object-missing]" in line]
+    named = [line for line in run_check(bare.kubeconfig) if "[named-object-missing]" in line]
     wanted = read_objects("missing objects")
     assert len(named) == len(wanted)
     for row in wanted:
         field = f"warning: roles[0].template.spec.{row['field']}: "
         lines = [line for line in named if field in line]
         assert any(f"has no {row['name']}" in line for line in lines), (row, named)
-    nobody = bare.kubeconfig_for("system:serviceaccount:default:default")
-    unread = [line for line in found(nobody) if "[cluster-not-checked]" in line]
+    kubeconfig = bare.kubeconfig_for("system:serviceaccount:default:default")
+    unread = [line for line in run_check(kubeconfig) if "[cluster-not-checked]" in line]
     assert len(unread) == 1
     assert f"secrets/pull in {namespace}: 403 Forbidden" in unread[0]

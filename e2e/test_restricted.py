@@ -9,7 +9,7 @@ import yaml
 
 from e2e.harness import ApiError, Cluster, Object
 from e2e.harness.pods import leaders
-from e2e.routers import disaggregated, find, objects_of, routed
+from e2e.routers import find_object, make_disaggregated, make_routed, render_objects
 
 FIELDS: Object = yaml.safe_load(
     Path(__file__).with_name("restricted.yaml").read_text(encoding="utf-8")
@@ -27,9 +27,9 @@ def restricted(cluster: Cluster, namespace: str) -> str:
 
 @pytest.mark.verifies("Picker pods pass the restricted Pod Security profile")
 @pytest.mark.parametrize("name", ROUTERS)
-def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
-    objects = objects_of(routed(restricted, **ROUTERS[name]))
-    deployment = find(objects, "Deployment")
+def test_picker_pods_pass_restricted_profile(cluster: Cluster, restricted: str, name: str) -> None:
+    objects = render_objects(make_routed(restricted, **ROUTERS[name]))
+    deployment = find_object(objects, "Deployment")
     routing = [manifest for manifest in objects if manifest["kind"] != "LeaderWorkerSet"]
     cluster.apply(routing)
     wanted = deployment["spec"]["replicas"]
@@ -46,9 +46,13 @@ def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str
 
 @pytest.mark.verifies("Sidecars pass the restricted Pod Security profile")
 @pytest.mark.parametrize("protected", [True, False])
-def test_sidecars_are_restricted(cluster: Cluster, restricted: str, *, protected: bool) -> None:
+def test_sidecars_pass_restricted_profile(
+    cluster: Cluster, restricted: str, *, protected: bool
+) -> None:
     decode = {"kvTransfer": {"sidecar": {"ssrfProtection": protected}}}
-    objects = objects_of(disaggregated(restricted, decode=decode, container=FIELDS["container"]))
+    objects = render_objects(
+        make_disaggregated(restricted, decode=decode, container=FIELDS["container"])
+    )
     cluster.add_nodes(1)
     cluster.apply([manifest for manifest in objects if manifest["kind"] != "Deployment"])
     pods = cluster.wait(
@@ -61,12 +65,12 @@ def test_sidecars_are_restricted(cluster: Cluster, restricted: str, *, protected
         decodes = pod["metadata"]["labels"]["llm-d.ai/role"] == "decode"
         assert [init["name"] for init in inits] == ["pd-sidecar"] * decodes
         if decodes:
-            _assert_token_is_the_sidecars(pod, uses_one=protected)
+            _assert_token_of_sidecar(pod, uses_one=protected)
 
 
 @pytest.mark.verifies("The sidecars' account reads only pools and pods")
 def test_sidecar_account_reads_only_pools_and_pods(cluster: Cluster, namespace: str) -> None:
-    objects = objects_of(disaggregated(namespace))
+    objects = render_objects(make_disaggregated(namespace))
     cluster.apply(
         [manifest for manifest in objects if manifest["metadata"]["name"] == "svc-sidecar"]
     )
@@ -79,7 +83,7 @@ def test_sidecar_account_reads_only_pools_and_pods(cluster: Cluster, namespace: 
         assert rejected.value.status == 403
 
 
-def _assert_token_is_the_sidecars(pod: Object, *, uses_one: bool) -> None:
+def _assert_token_of_sidecar(pod: Object, *, uses_one: bool) -> None:
     (sidecar,) = pod["spec"]["initContainers"]
     (engine,) = pod["spec"]["containers"]
     mounted = [

@@ -8,7 +8,7 @@ import urllib3
 from e2e.harness import Cluster, Object
 from e2e.harness.processes import LOOPBACK
 from e2e.harness.resources import read_objects
-from e2e.routers import IMAGES, generated_picker, objects_of, routed
+from e2e.routers import IMAGES, make_picker, make_routed, render_objects
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 
@@ -17,9 +17,9 @@ VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 @VERSIONS
 def test_several_replicas_elect_a_leader(cluster: Cluster, namespace: str, version: str) -> None:
     picker = {"image": IMAGES[version], "replicas": 2, "leaderElection": True}
-    objects = objects_of(routed(namespace, endpointPicker=picker))
+    objects = render_objects(make_routed(namespace, endpointPicker=picker))
     _apply_for_picker(cluster, objects)
-    with generated_picker(cluster, version, objects) as running:
+    with make_picker(cluster, version, objects) as running:
         running.wait_serving()
         leases = cluster.list("coordination.k8s.io/v1/Lease", namespace)
         assert [lease["metadata"]["name"].split(".")[0] for lease in leases] == [
@@ -33,14 +33,14 @@ def test_picker_metrics_need_permission(cluster: Cluster, namespace: str, versio
     reader = read_objects("reader of metrics", namespace=namespace)
     for mode, codes in (("Off", {403, 500}), ("Authenticated", {200}), ("Unauthenticated", {200})):
         picker = {"image": IMAGES[version], "metrics": mode}
-        objects = objects_of(routed(namespace, endpointPicker=picker))
+        objects = render_objects(make_routed(namespace, endpointPicker=picker))
         _apply_for_picker(cluster, [*objects, *reader])
-        with generated_picker(cluster, version, objects) as running:
+        with make_picker(cluster, version, objects) as running:
             running.wait_serving()
             token = cluster.token_for(namespace, "scraper")
             answers = {
-                "scraper": _status_of_metrics(running.metrics_port, token),
-                "stranger": _status_of_metrics(running.metrics_port, None),
+                "scraper": _get_metrics_status(running.metrics_port, token),
+                "stranger": _get_metrics_status(running.metrics_port, None),
             }
         assert answers["scraper"] in codes, f"{mode}: {answers}"
         assert (answers["stranger"] == 200) == (mode == "Unauthenticated"), f"{mode}: {answers}"
@@ -58,7 +58,7 @@ def _apply_for_picker(cluster: Cluster, objects: list[Object]) -> None:
     )
 
 
-def _status_of_metrics(port: int, token: str | None) -> int:
+def _get_metrics_status(port: int, token: str | None) -> int:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     with urllib3.PoolManager(retries=False, timeout=5) as pool:
         return pool.request("GET", f"http://{LOOPBACK}:{port}/metrics", headers=headers).status

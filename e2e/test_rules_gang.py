@@ -61,10 +61,12 @@ def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, cas
         cluster.wait(lambda: len(service.pods()) >= len(LEADERS), message=service.pods)
         cluster.settle(10)
         assert service.identities().keys() == LEADERS
-        assert service.bound() == case.bound
+        assert service.count_bound() == case.bound
     elif isinstance(case.bound, int):
-        cluster.wait(lambda: sum(service.bound().values()) == case.bound, message=service.bound)
-        assert any(n not in (0, FULL[task]) for task, n in service.bound().items())
+        cluster.wait(
+            lambda: sum(service.count_bound().values()) == case.bound, message=service.count_bound
+        )
+        assert any(n not in (0, FULL[task]) for task, n in service.count_bound().items())
     else:
         service.wait_bound(case.bound)
     if case.phase:

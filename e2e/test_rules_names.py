@@ -10,16 +10,16 @@ from e2e.live import LiveService
 from e2e.rejections import Change, assert_rejected
 
 
-def service_of(nodes: int, length: int, replicas: int = 1) -> Object:
+def make_service(nodes: int, length: int, replicas: int = 1) -> Object:
     """Return a service whose longest LeaderWorkerSet name has this length."""
     suffix = len(f"-role-{replicas - 1}")
     role = inputs.role("role", "worker", replicas, nodes, gpus=0)
     return inputs.service("s" * (length - suffix), role, gangPolicy={"mode": "Off"})
 
 
-TRIES = "mnopqrstuvwx"
-"""First letters of names. The appended revision hash has eight to ten characters, so that one name
-in three would pass although it is one character too long. Of all these names, some fail."""
+FIRST_LETTERS = "mnopqrstuvwx"
+"""First letters of names. The appended revision hash has eight to ten characters, so one name in
+three works although it is one character too long. Of this many names, some fail."""
 
 
 @pytest.mark.verifies("LeaderWorkerSet names beyond 50 or 52 characters mostly get no pods")
@@ -27,23 +27,23 @@ in three would pass although it is one character too long. Of all these names, s
 def test_name_beyond_limit_gets_no_pods(
     cluster: Cluster, namespace: str, nodes: int, limit: int
 ) -> None:
-    assert_rejected(service_of(nodes, limit + 1), "shorten the name")
+    assert_rejected(make_service(nodes, limit + 1), "shorten the name")
 
-    def named(length: int) -> Change:
+    def copy_with_names(length: int) -> Change:
         def change(objects: list[Object]) -> list[Object]:
             (lws,) = (manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet")
-            rest = lws["metadata"]["name"][-(length - 1) :]
-            names = [letter + rest.rjust(length - 1, "s") for letter in TRIES]
+            suffix = lws["metadata"]["name"][-(length - 1) :]
+            names = [letter + suffix.rjust(length - 1, "s") for letter in FIRST_LETTERS]
             assert {len(name) for name in names} == {length}
             return [{**lws, "metadata": {**lws["metadata"], "name": name}} for name in names]
 
         return change
 
-    service = LiveService(cluster, namespace, service_of(nodes, limit))
-    service.apply(change=named(limit))
-    cluster.wait(lambda: len(service.pods()) == nodes * len(TRIES), 60, service.identities)
+    service = LiveService(cluster, namespace, make_service(nodes, limit))
+    service.apply(change=copy_with_names(limit))
+    cluster.wait(lambda: len(service.pods()) == nodes * len(FIRST_LETTERS), 60, service.identities)
 
-    LiveService(cluster, namespace, service.manifest).apply(change=named(limit + 1))
+    LiveService(cluster, namespace, service.manifest).apply(change=copy_with_names(limit + 1))
     events = cluster.wait(
         lambda: [
             event["message"]
@@ -58,14 +58,16 @@ def test_name_beyond_limit_gets_no_pods(
 
 @pytest.mark.verifies("Roles `decode` and `decode-1` of several nodes share a StatefulSet name")
 def test_shared_stateful_set_name_loses_pods(cluster: Cluster, namespace: str) -> None:
-    def roles(name: str) -> list[Object]:
+    def make_roles(name: str) -> list[Object]:
         return [
             inputs.role("decode", "worker", 2, 2, gpus=0),
             inputs.role(name, "worker", 1, 2, gpus=0),
         ]
 
-    assert_rejected(inputs.service("svc", *roles("decode-1")), "would also belong to role decode")
-    service = LiveService(cluster, namespace, inputs.service("svc", *roles("decode-x")))
+    assert_rejected(
+        inputs.service("svc", *make_roles("decode-1")), "would also belong to role decode"
+    )
+    service = LiveService(cluster, namespace, inputs.service("svc", *make_roles("decode-x")))
 
     def collide(objects: list[Object]) -> list[Object]:
         return [
@@ -82,7 +84,7 @@ def test_shared_stateful_set_name_loses_pods(cluster: Cluster, namespace: str) -
 
 
 @pytest.mark.verifies(
-    "Of two services with equal LeaderWorkerSet names, the second takes the first's"
+    "A service with an equal LeaderWorkerSet name takes over the LeaderWorkerSet of the first one"
 )
 def test_equal_lws_names_take_over_pods(cluster: Cluster, namespace: str) -> None:
     first = inputs.service("a", inputs.role("b-c", "worker", gpus=0))

@@ -23,7 +23,7 @@ def test_tables_match_pinned_modules(tool: str) -> None:
     assert output.returncode == 0, output.stderr
 
 
-def rejection(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
+def find_rejection(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
     version = "gateway.networking.k8s.io/v1"
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     assert errors(object_findings(manifest)) == []
@@ -46,4 +46,4 @@ def rejection(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
 def test_server_agrees_on_routes_and_gateways(
     cluster: Cluster, kind: str, spec: dict[str, Any], *, accepted: bool
 ) -> None:
-    assert (rejection(cluster, kind, spec) is None) == accepted
+    assert (find_rejection(cluster, kind, spec) is None) == accepted

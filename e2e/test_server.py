@@ -46,10 +46,12 @@ def test_recorded_answers_match_server(cluster: Cluster, request: pytest.Fixture
 
 def find_errors(cluster: Cluster, manifest: Object) -> list[Finding]:
     api = KubernetesApi(str(cluster.kubeconfig), None)
-    return [finding for _, finding in check_dry_runs(LiveCluster(api, [inputs.plan_of(manifest)]))]
+    return [
+        finding for _, finding in check_dry_runs(LiveCluster(api, [inputs.build_plan(manifest)]))
+    ]
 
 
-def _service(
+def _make_service(
     namespace: str,
     nodes: int = 1,
     container: Mapping[str, Any] | None = None,
@@ -67,17 +69,17 @@ def _service(
 @pytest.mark.verifies("`check --server` tries the pods that LeaderWorkerSet creates")
 @pytest.mark.parametrize("policy", ["Shared", "UniquePerReplica"])
 def test_check_server_tries_created_pods(cluster: Cluster, namespace: str, policy: str) -> None:
-    manifest = _service(namespace, nodes=2, networkConfig={"subdomainPolicy": policy})
-    plan = inputs.plan_of(manifest)
-    cluster.apply(inputs.objects_of(plan), namespace=namespace)
-    tried = {
+    manifest = _make_service(namespace, nodes=2, networkConfig={"subdomainPolicy": policy})
+    plan = inputs.build_plan(manifest)
+    cluster.apply(inputs.render_objects(plan), namespace=namespace)
+    generated_pods = {
         pod.manifest["metadata"]["name"]: pod.manifest
         for pod in list_dry_run_objects(plan)
         if pod.manifest["kind"] == "Pod"
     }
-    cluster.wait(lambda: len(cluster.pods(namespace)) == len(tried), 60)
+    cluster.wait(lambda: len(cluster.pods(namespace)) == len(generated_pods), 60)
     for live in cluster.pods(namespace):
-        generated = tried[live["metadata"]["name"]]
+        generated = generated_pods[live["metadata"]["name"]]
         assert generated["spec"]["hostname"] == live["spec"]["hostname"]
         if policy == "Shared":
             assert generated["spec"]["subdomain"] == live["spec"]["subdomain"]
@@ -85,23 +87,23 @@ def test_check_server_tries_created_pods(cluster: Cluster, namespace: str, polic
             for key, value in generated["metadata"][field].items():
                 hashed = key.endswith(("hash", "/group-key"))
                 assert hashed or live["metadata"][field][key] == value, key
-        (owner,), (real,) = (pod["metadata"]["ownerReferences"] for pod in (generated, live))
-        assert (owner["kind"], owner["name"]) == (real["kind"], real["name"])
+        (owner,), (live_owner,) = (pod["metadata"]["ownerReferences"] for pod in (generated, live))
+        assert (owner["kind"], owner["name"]) == (live_owner["kind"], live_owner["name"])
 
 
 @pytest.mark.verifies("`check --server` checks existing objects as Pulumi's update would")
 def test_check_server_removes_fields_like_an_update(cluster: Cluster, namespace: str) -> None:
-    before = _service(namespace, container={"env": [{"name": "A", "value": "x"}]})
+    before = _make_service(namespace, container={"env": [{"name": "A", "value": "x"}]})
     field = {"fieldRef": {"fieldPath": "status.podIP"}}
-    after = _service(namespace, container={"env": [{"name": "A", "valueFrom": field}]})
-    cluster.apply(inputs.objects_of(inputs.plan_of(before)), namespace=namespace)
+    after = _make_service(namespace, container={"env": [{"name": "A", "valueFrom": field}]})
+    cluster.apply(inputs.render_objects(inputs.build_plan(before)), namespace=namespace)
     assert find_errors(cluster, after) == []
 
 
 @pytest.mark.verifies("`check --server` maps API server errors to manifest fields")
 def test_server_error_names_user_field(cluster: Cluster, namespace: str) -> None:
     spec = {"priority": 10, "priorityClassName": "system-node-critical"}
-    rejected = find_errors(cluster, _service(namespace, spec=spec))
+    rejected = find_errors(cluster, _make_service(namespace, spec=spec))
     assert [(item.path, item.severity) for item in rejected] == [
         ("roles[0].template", Severity.ERROR)
     ]

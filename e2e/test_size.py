@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from e2e.harness import Cluster
-from e2e.test_placement import GPU, LABEL, add, count_bound, load_all, run
+from e2e.test_placement import GPU, LABEL, add_pools, apply_services, count_bound, load_all
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.loading import load_inventory
 
@@ -23,10 +23,10 @@ POOLS: dict[str, Any] = {
          "device": {"attributes": {"model": "L40S"}}},
     ],
 }  # fmt: skip
-STOCK = load_inventory(POOLS)
+INVENTORY = load_inventory(POOLS)
 
 
-def wait_bound_on(cluster: Cluster, namespace: str, pool: str, pods: int) -> None:
+def wait_for_pods_on(cluster: Cluster, namespace: str, pool: str, pods: int) -> None:
     def count() -> Counter[str]:
         counts: Counter[str] = Counter()
         for (_, _, on), number in count_bound(cluster, namespace).items():
@@ -40,7 +40,7 @@ def wait_bound_on(cluster: Cluster, namespace: str, pool: str, pods: int) -> Non
     ("model", "accelerator", "pods"),
     [("deepseek-ai/DeepSeek-R1", "H100", 2), ("Qwen/Qwen3-32B", "L40S", 1)],
 )
-@pytest.mark.verifies("What `size` prints for free pools is schedulable")
+@pytest.mark.verifies("Manifests that `size` prints for free pools are schedulable")
 def test_printed_manifest_is_schedulable(
     cluster: Cluster, namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     model: str, accelerator: str, pods: int,
@@ -50,6 +50,6 @@ def test_printed_manifest_is_schedulable(
     command = ["size", model, "--accelerator", accelerator, "--inventory", str(path)]
     assert main([*command, "--max-model-len", "8192", "--output", "yaml"]) == 0
     services = load_all(namespace, yaml.safe_load(capsys.readouterr().out))
-    add(cluster, STOCK)
-    run(cluster, namespace, services)
-    wait_bound_on(cluster, namespace, accelerator.lower(), pods)
+    add_pools(cluster, INVENTORY)
+    apply_services(cluster, namespace, services)
+    wait_for_pods_on(cluster, namespace, accelerator.lower(), pods)

@@ -16,7 +16,7 @@ from e2e import inputs, routers
 from e2e.engine.gateway import GatewayStandIn
 from e2e.harness import Cluster, Object
 from e2e.harness.stages import SLOW, UNPULLABLE
-from e2e.live import PATIENCE, LiveService
+from e2e.live import TIMEOUT, LiveService
 from fusioninfer_pulumi.component.status import ServiceStatus, compute_status
 
 FOLDER = inputs.ROOT / "tests" / "fixtures" / "status"
@@ -27,7 +27,7 @@ STAGES: dict[str, dict[str, tuple[str, dict[str, str]]]] = yaml.safe_load(
 )
 
 
-class Life:
+class StageRecorder:
     """The stages of a service's life in `status_stages.yaml`."""
 
     def __init__(self, story: str, service: LiveService) -> None:
@@ -35,12 +35,8 @@ class Life:
         self._story = story
         self._stages: list[Object] = []
 
-    def stage(
-        self,
-        name: str,
-        *,
-        failed: Sequence[str] = (),
-        stored: list[Object] | None = None,
+    def record_stage(
+        self, name: str, *, failed: Sequence[str] = (), stored: list[Object] | None = None
     ) -> ServiceStatus:
         """Wait for the status of a stage, record it and return it.
 
@@ -49,27 +45,29 @@ class Life:
             failed: LeaderWorkerSets whose pods' failures are part of the status.
             stored: Objects to read instead of the live ones.
         """
-        seen: Object = {}
+        stage: Object = {}
         failures = self.service.wait_failed(*failed) if failed else None
 
-        def look() -> bool:
-            seen.update(self._look(failures, stored))
-            output = seen["status"]
+        def is_reached() -> bool:
+            stage.update(self._read_status(failures, stored))
+            output = stage["status"]
             condition = next(c for c in output["conditions"] if c["type"] == "Active")
             phases = {
                 role: f"{info['phase']} {info['readyReplicas']}/{info['desiredReplicas']}"
                 for role, info in output["components"].items()
             }
-            seen["said"] = [f"{condition['status']} {condition['reason']}", phases]
-            return bool(seen["said"] == STAGES[self._story][name])
+            stage["observed"] = [f"{condition['status']} {condition['reason']}", phases]
+            return bool(stage["observed"] == STAGES[self._story][name])
 
-        self.service.cluster.wait(look, PATIENCE, lambda: (name, seen))
-        del seen["said"]
-        self._stages.append({"stage": name, **seen})
-        status: ServiceStatus = seen["status"]
+        self.service.cluster.wait(is_reached, TIMEOUT, lambda: (name, stage))
+        del stage["observed"]
+        self._stages.append({"stage": name, **stage})
+        status: ServiceStatus = stage["status"]
         return status
 
-    def _look(self, failures: Mapping[str, str] | None, stored: list[Object] | None) -> Object:
+    def _read_status(
+        self, failures: Mapping[str, str] | None, stored: list[Object] | None
+    ) -> Object:
         if stored is None:
             lws, group = self.service.lws(), self.service.pod_group()
         else:
@@ -132,88 +130,88 @@ def with_behaviour(manifest: Object, role: int, **annotations: str) -> Object:
 def update(service: LiveService, manifest: Object, *names: str) -> None:
     """Update some LeaderWorkerSets, as a rolling update does."""
     service.manifest = manifest
-    objects = inputs.with_namespace(inputs.objects_of(service.plan), service.namespace)
+    objects = inputs.with_namespace(inputs.render_objects(service.plan), service.namespace)
     service.cluster.apply([item for item in objects if item["metadata"]["name"] in names])
 
 
 @pytest.mark.verifies("A gang's status is right from creation through failures to deletion")
-def test_gang_status_from_creation_to_deletion(
+def test_gang_status_is_right_from_creation_to_deletion(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     service = LiveService(cluster, namespace, DISAGGREGATED)
-    life = Life("gang", service)
+    recorder = StageRecorder("gang", service)
 
-    life.stage("nothing is created")
-    answers = cluster.apply(inputs.with_namespace(inputs.objects_of(service.plan), namespace))
+    recorder.record_stage("nothing is created")
+    stored = cluster.apply(inputs.with_namespace(inputs.render_objects(service.plan), namespace))
     service.apply()
-    life.stage("just created", stored=answers)
+    recorder.record_stage("just created", stored=stored)
     service.wait_bound({"prefill-0": 0, "decode-0": 0, "decode-1": 0})
-    blocked = life.stage("no nodes: the gang is blocked")
+    blocked = recorder.record_stage("no nodes: the gang is blocked")
     output = next(c["message"] for c in blocked["conditions"] if c["type"] == "Active")
     assert "gang unschedulable" in output
 
     cluster.add_nodes(8)
-    life.stage("capacity for one of two decode replicas")
+    recorder.record_stage("capacity for one of two decode replicas")
     cluster.add_nodes(2)
-    life.stage("capacity for all replicas")
+    recorder.record_stage("capacity for all replicas")
 
     slow = with_behaviour(DISAGGREGATED, 1, behaviour=SLOW, delay="6s")
     update(service, slow, "svc-decode-1")
-    life.stage("one of two decode replicas is updated")
-    life.stage("the first update is complete")
+    recorder.record_stage("one of two decode replicas is updated")
+    recorder.record_stage("the first update is complete")
 
     broken = with_behaviour(DISAGGREGATED, 1, behaviour=UNPULLABLE)
     update(service, broken, "svc-decode-1")
-    life.stage("an update whose image cannot be pulled")
-    life.stage("the same, with failures of pods", failed=["svc-decode-1"])
+    recorder.record_stage("an update whose image cannot be pulled")
+    recorder.record_stage("the same, with failures of pods", failed=["svc-decode-1"])
 
     service.apply(DISAGGREGATED)
-    life.stage("rolled back")
+    recorder.record_stage("rolled back")
     prefill = next(p for p in service.pods() if p["metadata"]["name"] == "svc-prefill-0-0")
     cluster.remove_nodes([prefill["spec"]["nodeName"]])
-    life.stage("the only prefill replica lost a node")
+    recorder.record_stage("the only prefill replica lost a node")
     cluster.add_nodes(1)
-    life.stage("a node is added")
+    recorder.record_stage("a node is added")
 
     hold = {"metadata": {"finalizers": ["e2e.fusioninfer.io/hold"]}}
     cluster.patch("LeaderWorkerSet", "svc-decode-1", hold, namespace)
     cluster.delete("LeaderWorkerSet", "svc-decode-1", namespace)
-    life.stage("a replica is terminating")
+    recorder.record_stage("a replica is terminating")
     release = {"metadata": {"finalizers": None}}
     cluster.patch("LeaderWorkerSet", "svc-decode-1", release, namespace)
 
     service.delete()
-    life.stage("deleted")
-    life.finish(request)
+    recorder.record_stage("deleted")
+    recorder.finish(request)
 
 
 @pytest.mark.verifies("The status of independent replicas is right")
-def test_independent_replica_status(
+def test_status_of_independent_replicas_is_right(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     plain = inputs.service("svc", inputs.role("inference", "worker", 3, gpus=8))
     service = LiveService(cluster, namespace, with_behaviour(plain, 0, behaviour=SLOW, delay="4s"))
-    life = Life("independent", service)
+    recorder = StageRecorder("independent", service)
     service.apply()
-    life.stage("no nodes")
+    recorder.record_stage("no nodes")
     cluster.add_nodes(1)
-    life.stage("the first replica is ready")
+    recorder.record_stage("the first replica is ready")
     cluster.add_nodes(2)
-    life.stage("all replicas are ready")
+    recorder.record_stage("all replicas are ready")
 
     broken = with_behaviour(plain, 0, behaviour=UNPULLABLE)
     update(service, broken, "svc-inference-2")
-    life.stage("an update fails at its first replica")
+    recorder.record_stage("an update fails at its first replica")
     update(service, broken, "svc-inference-1", "svc-inference-0")
-    life.stage("the failing update is on all replicas")
+    recorder.record_stage("the failing update is on all replicas")
     failed = [f"svc-inference-{index}" for index in range(3)]
-    life.stage("the failing update, with failures of pods", failed=failed)
+    recorder.record_stage("the failing update, with failures of pods", failed=failed)
 
     service.apply(plain)
-    life.stage("the image is fixed")
+    recorder.record_stage("the image is fixed")
     service.apply(inputs.service("svc", inputs.role("inference", "worker", 0, gpus=8)))
-    life.stage("scaled to zero")
-    life.finish(request)
+    recorder.record_stage("scaled to zero")
+    recorder.finish(request)
 
 
 @pytest.mark.verifies("Status reports what a gateway rejects (stand-in controller)")
@@ -223,17 +221,17 @@ def test_router_status_reports_gateway(
     cluster.add_nodes(1)
     listener = {"name": "http", "port": 80, "protocol": "HTTP"}
     gateway = {"gatewayClassName": "stand-in", "listeners": [listener]}
-    service = LiveService(cluster, namespace, routers.routed("default", gateway=gateway))
-    life = Life("router", service)
+    service = LiveService(cluster, namespace, routers.make_routed("default", gateway=gateway))
+    recorder = StageRecorder("router", service)
     service.apply()
-    life.stage("no gateway has reported status")
+    recorder.record_stage("no gateway has reported status")
     with GatewayStandIn(cluster, namespace, delay=0.2) as stand_in:
         stand_in.rejected["HTTPRoute"] = "NotAllowedByListeners"
-        life.stage("the route is rejected")
+        recorder.record_stage("the route is rejected")
         stand_in.rejected = {"InferencePool": "InvalidExtensionRef"}
-        life.stage("the pool is rejected")
+        recorder.record_stage("the pool is rejected")
         stand_in.rejected = {"Gateway": "AddressNotAssigned"}
-        life.stage("the Gateway is not ready")
+        recorder.record_stage("the Gateway is not ready")
         stand_in.rejected = {}
-        life.stage("all is accepted")
-    life.finish(request)
+        recorder.record_stage("all is accepted")
+    recorder.finish(request)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import missing
+from e2e.engine.project import list_missing_programs
 from e2e.engine.services import Stack
 from e2e.harness import Cluster
-from e2e.harness.processes import free_ports
+from e2e.harness.processes import find_ports
 
 _counter = itertools.count(1)
 _HERE = Path(__file__).parent
@@ -20,19 +20,18 @@ _HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need the Pulumi engine, and skip them if it is not installed."""
-    absent = missing()
+    missing = list_missing_programs()
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker("engine")
-        if absent and _HERE in item.path.parents:
-            item.add_marker(pytest.mark.skip(reason=f"not on PATH: {', '.join(absent)}"))
+        if missing and _HERE in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason=f"not on PATH: {', '.join(missing)}"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Report that the tests of the Pulumi engine were skipped."""
-    if missing():
-        terminalreporter.write_sep("!", "NOTHING WAS PROVED ON THE PULUMI ENGINE", red=True)
-        terminalreporter.write_line(f"not on PATH: {', '.join(missing())}")
+    if list_missing_programs():
+        terminalreporter.write_sep("!", "TESTS OF THE PULUMI ENGINE WERE SKIPPED", red=True)
+        terminalreporter.write_line(f"not on PATH: {', '.join(list_missing_programs())}")
 
 
 @pytest.fixture
@@ -47,7 +46,6 @@ def project(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[..., S
 
 @pytest.fixture
 def stack(project: Callable[..., Stack]) -> Stack:
-    """Return an empty stack whose services run in the test's namespace."""
     return project()
 
 
@@ -63,5 +61,5 @@ def elsewhere(stack: Stack) -> Iterator[str]:
 @pytest.fixture
 def port() -> int:
     """Return a free port, for engines that have their own addresses."""
-    (port,) = free_ports(1)
+    (port,) = find_ports(1)
     return port

@@ -32,7 +32,7 @@ class GatewayStandIn(StandIn):
         delay: Seconds from first seeing a generation until writing its status.
         address: Address of every Gateway.
         rejected: Reasons by the kind that it rejects.
-        spoke: Time of the first status of each object, by `kind/name@generation`.
+        status_times: Time of the first status of each generation, by `kind/name@generation`.
     """
 
     cluster: Cluster
@@ -40,7 +40,7 @@ class GatewayStandIn(StandIn):
     delay: float = 1.5
     address: str = "127.0.0.1"
     rejected: dict[str, str] = field(default_factory=dict)
-    spoke: dict[str, float] = field(default_factory=dict)
+    status_times: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._seen: dict[str, float] = {}
@@ -50,50 +50,50 @@ class GatewayStandIn(StandIn):
         while not self._stop.wait(0.1):
             routes = self.cluster.list(ROUTES, self.namespace)
             for kind in (GATEWAYS, ROUTES, POOLS):
-                for each in self.cluster.list(kind, self.namespace):
-                    self._look(kind, each, routes)
+                for item in self.cluster.list(kind, self.namespace):
+                    self._update_status(kind, item, routes)
 
     def stop(self) -> None:
         self._stop.set()
 
-    def _look(self, kind: str, each: Object, routes: list[Object]) -> None:
-        meta = each["metadata"]
-        key = f"{each['kind']}/{meta['name']}@{meta['generation']}"
+    def _update_status(self, kind: str, item: Object, routes: list[Object]) -> None:
+        meta = item["metadata"]
+        key = f"{item['kind']}/{meta['name']}@{meta['generation']}"
         seen = self._seen.setdefault(f"{key} {meta['uid']}", time.monotonic())
-        status = self._status(each, routes)
+        status = self._make_status(item, routes)
         if status is None or time.monotonic() - seen < self.delay:
             return
-        if _without_times(each.get("status")) == _without_times(status):
+        if _remove_times(item.get("status")) == _remove_times(status):
             return
         try:
             self.cluster.patch(
                 kind, meta["name"], {"status": status}, self.namespace, subresource="status"
             )
-        except ApiError as problem:
-            if problem.status != 404:  # The object may have been deleted in the meantime.
+        except ApiError as error:
+            if error.status != 404:  # The object may have been deleted in the meantime.
                 raise
-        self.spoke.setdefault(key, time.monotonic())
+        self.status_times.setdefault(key, time.monotonic())
 
-    def _status(self, each: Object, routes: list[Object]) -> Object | None:
-        kind = each["kind"]
+    def _make_status(self, item: Object, routes: list[Object]) -> Object | None:
+        kind = item["kind"]
         if kind == "Gateway":
-            conditions = self._conditions(each, "Accepted", "Programmed")
+            conditions = self._make_conditions(item, "Accepted", "Programmed")
             address = {"type": "IPAddress", "value": self.address}
             return {"conditions": conditions, "addresses": [address]}
         if kind == "HTTPRoute":
-            refs = each["spec"].get("parentRefs") or []
+            refs = item["spec"].get("parentRefs") or []
         else:
             refs = [
                 {"name": ref["name"]}
                 for route in routes
                 for rule in route["spec"]["rules"]
                 for backend in rule.get("backendRefs") or ()
-                if backend["name"] == each["metadata"]["name"]
+                if backend["name"] == item["metadata"]["name"]
                 for ref in route["spec"].get("parentRefs") or ()
             ]
             if not refs:
                 return None  # Controllers ignore a pool that no route references.
-        conditions = self._conditions(each, "Accepted", "ResolvedRefs")
+        conditions = self._make_conditions(item, "Accepted", "ResolvedRefs")
         return {
             "parents": [
                 {"parentRef": ref, "controllerName": _CONTROLLER, "conditions": conditions}
@@ -101,45 +101,44 @@ class GatewayStandIn(StandIn):
             ]
         }
 
-    def _conditions(self, each: Object, *types: str) -> list[Object]:
-        reason = self.rejected.get(each["kind"])
+    def _make_conditions(self, item: Object, *types: str) -> list[Object]:
+        reason = self.rejected.get(item["kind"])
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return [
             {
                 "type": name,
                 "status": "False" if reason else "True",
                 "reason": reason or name,
-                "message": f"said by the stand-in: {reason or 'fine'}",
-                "observedGeneration": each["metadata"]["generation"],
+                "message": f"from the stand-in: {reason or 'accepted'}",
+                "observedGeneration": item["metadata"]["generation"],
                 "lastTransitionTime": now,
             }
             for name in types
         ]
 
 
-def _without_times(value: Any) -> Any:
+def _remove_times(value: Any) -> Any:
     if isinstance(value, Mapping):
-        kept = {key: _without_times(item) for key, item in value.items()}
-        return {key: item for key, item in kept.items() if key not in ("lastTransitionTime",)}
+        items = {key: _remove_times(item) for key, item in value.items()}
+        return {key: item for key, item in items.items() if key not in ("lastTransitionTime",)}
     if isinstance(value, list):
-        return [_without_times(item) for item in value]
+        return [_remove_times(item) for item in value]
     return value
 
 
 class EndpointStandIn(HttpStandIn):
-    """Context manager that runs an HTTP server on loopback."""
+    """Context manager of an HTTP server that is ready after a delay since its first request."""
 
-    def __init__(self, *, unready: float = 0.0) -> None:
-        """Start the server."""
+    def __init__(self, *, delay: float = 0.0) -> None:
         super().__init__()
-        self.asked: list[tuple[float, int]] = []
-        self._unready = unready
+        self.probes: list[tuple[float, int]] = []
+        self._delay = delay
 
     def answer(self, request: Request) -> Answer:
         now = time.monotonic()
-        first = self.asked[0][0] if self.asked else now
-        there = request.path == "/v1/models" and now - first >= self._unready
+        first = self.probes[0][0] if self.probes else now
+        is_served = request.path == "/v1/models" and now - first >= self._delay
         answer = Answer(body=json.dumps({"object": "list", "data": []}).encode())
-        answer = answer if there else Answer(503)
-        self.asked.append((now, answer.status))
+        answer = answer if is_served else Answer(503)
+        self.probes.append((now, answer.status))
         return answer

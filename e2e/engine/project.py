@@ -17,7 +17,7 @@ import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAMS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
-SECONDS = 300.0
+TIMEOUT_SECONDS = 300.0
 
 PROGRAM = """\
 import os
@@ -49,7 +49,7 @@ for text in Path("services.yaml").read_text().split("\\n---\\n"):
 """
 
 
-def missing() -> list[str]:
+def list_missing_programs() -> list[str]:
     return [name for name in PROGRAMS if shutil.which(name) is None]
 
 
@@ -70,7 +70,7 @@ class CommandResult:
         assert self.status != 0, self.text[-6000:]
         return self
 
-    def diagnostics(self) -> list[str]:
+    def read_diagnostics(self) -> list[str]:
         """Return the lines of the diagnostics that a failed command prints at its end."""
         lines = self.assert_failed().text.split("Diagnostics:")[1].splitlines()
         return [line.strip().removeprefix("error: ") for line in lines]
@@ -86,7 +86,7 @@ class Project:
         *,
         backend: Path | None = None,
         example: Path | None = None,
-        seconds: float = SECONDS,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         if example is None:
             folder.mkdir(parents=True)
@@ -96,7 +96,7 @@ class Project:
         home.mkdir()
         state.mkdir(exist_ok=True)
         self.folder = folder
-        self.seconds = seconds
+        self.timeout = timeout
         self.state = state
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("PULUMI_")},
@@ -111,12 +111,12 @@ class Project:
         if kubeconfig is not None:
             self.environment["KUBECONFIG"] = str(kubeconfig)
         runtime = {"name": "python", "options": {"virtualenv": sys.prefix}}
-        described = folder / "Pulumi.yaml"
+        project_file = folder / "Pulumi.yaml"
         settings = {"name": folder.name}
         if example is not None:
-            settings = yaml.safe_load(described.read_text(encoding="utf-8"))
+            settings = yaml.safe_load(project_file.read_text(encoding="utf-8"))
         text = yaml.safe_dump({**settings, "runtime": runtime})
-        described.write_text(text, encoding="utf-8")
+        project_file.write_text(text, encoding="utf-8")
         if example is None:
             self.program = PROGRAM
             self.write()
@@ -151,19 +151,18 @@ class Project:
     def run(self, *words: str, **environment: str) -> CommandResult:
         process = self.start(*words, **environment)
         try:
-            text, _ = process.communicate(timeout=self.seconds)
-        except BaseException as ended:
+            text, _ = process.communicate(timeout=self.timeout)
+        except BaseException as error:
             # This includes the language host and the provider, which are in the same process group.
             os.killpg(process.pid, signal.SIGKILL)
             text, _ = process.communicate()
-            if not isinstance(ended, subprocess.TimeoutExpired):
+            if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            took = f"pulumi {' '.join(words)} took longer than {self.seconds:.0f} s"
-            raise AssertionError(f"{took}:\n{text[-6000:]}") from None
+            message = f"pulumi {' '.join(words)} took longer than {self.timeout:.0f} s"
+            raise AssertionError(f"{message}:\n{text[-6000:]}") from None
         return CommandResult(process.returncode, text)
 
     def up(self, **environment: str) -> CommandResult:
-        """Run `pulumi up` without a preview."""
         return self.run("up", "--yes", "--skip-preview", "--color", "never", **environment)
 
     def down(self) -> CommandResult:
@@ -174,26 +173,26 @@ class Project:
 
     def preview(self, **environment: str) -> dict[str, int]:
         """Return the operations that an update would do and their number, without `same`."""
-        told = self.json("preview", "--json", **environment)
-        summary: dict[str, int] = told["changeSummary"]
+        result = self.json("preview", "--json", **environment)
+        summary: dict[str, int] = result["changeSummary"]
         return {key: count for key, count in summary.items() if key != "same"}
 
-    def changes(self) -> dict[str, int]:
+    def read_changes(self) -> dict[str, int]:
         """Return the operations of the last update and their number, without `same`."""
         (last, *_) = self.json("stack", "history", "--json", "--page-size", "1")
         changed: dict[str, int] = last["resourceChanges"]
         return {key: count for key, count in changed.items() if key != "same"}
 
-    def output(self, name: str) -> Any:
+    def read_output(self, name: str) -> Any:
         return self.json("stack", "output", "--json")[name]
 
-    def resources(self) -> list[dict[str, Any]]:
+    def read_resources(self) -> list[dict[str, Any]]:
         state = self.json("stack", "export")
         resources: list[dict[str, Any]] = state["deployment"].get("resources") or []
         return resources
 
     def json(self, *words: str, **environment: str) -> Any:
-        told = self.run(*words, **environment).assert_succeeded()
-        starts = [at for at in (told.text.find("{"), told.text.find("[")) if at >= 0]
-        value, _ = json.JSONDecoder().raw_decode(told.text[min(starts) :])
+        result = self.run(*words, **environment).assert_succeeded()
+        positions = [at for at in (result.text.find("{"), result.text.find("[")) if at >= 0]
+        value, _ = json.JSONDecoder().raw_decode(result.text[min(positions) :])
         return value

@@ -18,12 +18,12 @@ from fusioninfer_pulumi import load, plan_service, render
 
 Seen = TypeVar("Seen")
 
-SETS = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
-GROUPS = "scheduling.volcano.sh/v1beta1/PodGroup"
+LWS = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
+POD_GROUP = "scheduling.volcano.sh/v1beta1/PodGroup"
 PREFIX = "fusioninfer.io/"
 KINDS = (
-    SETS,
-    GROUPS,
+    LWS,
+    POD_GROUP,
     "v1/ConfigMap",
     "v1/Service",
     "v1/ServiceAccount",
@@ -86,10 +86,10 @@ def service(
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    made = inputs.service(name, *map(dict, roles))
-    made["metadata"] |= {"namespace": namespace, **(metadata or {})}
-    made["spec"] |= {"rollout": QUICK, "wait": QUICK, **spec}
-    return made
+    manifest = inputs.service(name, *map(dict, roles))
+    manifest["metadata"] |= {"namespace": namespace, **(metadata or {})}
+    manifest["spec"] |= {"rollout": QUICK, "wait": QUICK, **spec}
+    return manifest
 
 
 class Stack(Project):
@@ -121,9 +121,9 @@ class Stack(Project):
         return self.roll_services(self.service(*roles, **spec))
 
     def roll_services(self, *services: Mapping[str, Any]) -> dict[str, int]:
-        with self.min_ready_replicas() as least:
+        with self.min_ready_replicas() as min_ready:
             self.deploy_services(*services)
-        return least
+        return min_ready
 
     def assert_rejected(self, manifest: Mapping[str, Any], *texts: str) -> None:
         """Assert that preview and update of a service fail with these texts and restart no pod."""
@@ -136,16 +136,16 @@ class Stack(Project):
 
     def assert_objects(self, wanted: Mapping[str, Any], namespace: str | None = None) -> None:
         """Assert that the cluster and the state have exactly the objects that `render` prints."""
-        live = self.remaining_objects(namespace)
-        assert live == state_objects(self.resources()) == rendered(wanted)
+        live = self.list_objects(namespace)
+        assert live == list_state(self.read_resources()) == list_rendered(wanted)
 
     def destroy(self) -> None:
         """Run `pulumi destroy`; assert that neither the cluster nor the state has an object."""
         self.down().assert_succeeded()
-        assert (self.remaining_objects(), self.resources()) == ([], [])
+        assert (self.list_objects(), self.read_resources()) == ([], [])
 
     def without_permissions(self) -> None:
-        """Let the program read the cluster with an account that has no permissions."""
+        """Let the program read the cluster as a ServiceAccount without permissions."""
         account = f"system:serviceaccount:{self.namespace}:default"
         kubeconfig = str(self.cluster.kubeconfig_for(account))
         self.program = (
@@ -154,7 +154,7 @@ class Stack(Project):
             f"assert access.read_kubeconfig\naccess.read_kubeconfig = kubeconfig\n{self.program}"
         )
 
-    def ready(self, namespace: str | None = None) -> dict[str, int]:
+    def count_ready(self, namespace: str | None = None) -> dict[str, int]:
         """Return the replicas of each role whose leader is ready and not terminating."""
         counts: dict[str, int] = {}
         for pod in leaders(self.cluster, namespace or self.namespace):
@@ -164,37 +164,37 @@ class Stack(Project):
 
     @contextmanager
     def min_ready_replicas(self) -> Iterator[dict[str, int]]:
-        """Yield the fewest ready replicas of each role that were seen inside the context.
+        """Yield the minimum of ready replicas of each role inside the context.
 
         `samples` counts the readings, and `total` is the sum over all roles.
         """
-        least: dict[str, int] = {}
+        min_ready: dict[str, int] = {}
 
-        def look() -> None:
-            seen = self.ready()
+        def read() -> None:
+            seen = self.count_ready()
             for name, count in {**seen, "total": sum(seen.values())}.items():
-                least[name] = min(count, least.get(name, count))
-            least["samples"] = least.get("samples", 0) + 1
+                min_ready[name] = min(count, min_ready.get(name, count))
+            min_ready["samples"] = min_ready.get("samples", 0) + 1
 
-        with watched(look):
-            yield least
+        with poll(read):
+            yield min_ready
 
     def lws(self) -> dict[str, dict[str, Any]]:
-        return {each["metadata"]["name"]: each for each in self.cluster.list(SETS, self.namespace)}
+        return {item["metadata"]["name"]: item for item in self.cluster.list(LWS, self.namespace)}
 
-    def lws_uids(self) -> dict[str, str]:
+    def list_lws_uids(self) -> dict[str, str]:
         """Return the UID of each LeaderWorkerSet. Replacing one changes its UID."""
-        return {name: each["metadata"]["uid"] for name, each in self.lws().items()}
+        return {name: item["metadata"]["uid"] for name, item in self.lws().items()}
 
     def images(self) -> dict[str, str]:
         return {
-            name: tag_of(each["spec"]["leaderWorkerTemplate"]["workerTemplate"])
-            for name, each in self.lws().items()
+            name: get_tag(item["spec"]["leaderWorkerTemplate"]["workerTemplate"])
+            for name, item in self.lws().items()
         }
 
     def tags(self) -> dict[str, str]:
         return {
-            pod["metadata"]["name"]: tag_of(pod) for pod in leaders(self.cluster, self.namespace)
+            pod["metadata"]["name"]: get_tag(pod) for pod in leaders(self.cluster, self.namespace)
         }
 
     def pods(self, namespace: str | None = None) -> dict[str, str]:
@@ -204,38 +204,38 @@ class Stack(Project):
             for pod in self.cluster.pods(namespace or self.namespace)
         }
 
-    def remaining_objects(self, namespace: str | None = None) -> list[str]:
+    def list_objects(self, namespace: str | None = None) -> list[str]:
         """Return the objects that services created, without objects created by controllers."""
         found = [
-            each for kind in KINDS for each in self.cluster.list(kind, namespace or self.namespace)
+            item for kind in KINDS for item in self.cluster.list(kind, namespace or self.namespace)
         ]
         return sorted(
-            _name(each)
-            for each in found
-            if f"{PREFIX}service" in (each["metadata"].get("labels") or {})
-            and not each["metadata"].get("ownerReferences")
+            _get_key(item)
+            for item in found
+            if f"{PREFIX}service" in (item["metadata"].get("labels") or {})
+            and not item["metadata"].get("ownerReferences")
         )
 
 
 @contextmanager
-def watched(look: Callable[[], Seen], every: float = 0.2) -> Iterator[list[Seen]]:
+def poll(read: Callable[[], Seen], every: float = 0.2) -> Iterator[list[Seen]]:
     """Call a function repeatedly until the context ends; yield the list of its results.
 
     Args:
-        look: The function. Its exception is raised at the end of the context.
+        read: The function. Its exception is raised at the end of the context.
         every: Seconds between calls.
     """
     found: list[Seen] = []
-    wrong: list[Exception] = []
+    errors: list[Exception] = []
     stop = threading.Event()
 
     def watch() -> None:
         while not stop.is_set():
             started = time.monotonic()
             try:
-                found.append(look())
+                found.append(read())
             except Exception as error:  # noqa: BLE001 - raised when the context ends
-                wrong.append(error)
+                errors.append(error)
                 return
             stop.wait(max(0.0, every - (time.monotonic() - started)))
 
@@ -246,23 +246,23 @@ def watched(look: Callable[[], Seen], every: float = 0.2) -> Iterator[list[Seen]
     finally:
         stop.set()
         thread.join()
-    if wrong:
-        raise wrong[0]
+    if errors:
+        raise errors[0]
 
 
-def tag_of(pod: Mapping[str, Any]) -> str:
+def get_tag(pod: Mapping[str, Any]) -> str:
     return str(pod["spec"]["containers"][0]["image"]).rpartition(":")[2]
 
 
-def rendered(manifest: Mapping[str, Any]) -> list[str]:
-    return sorted(_name(each) for args in load(manifest) for each in render(plan_service(args)))
+def list_rendered(manifest: Mapping[str, Any]) -> list[str]:
+    return sorted(_get_key(item) for args in load(manifest) for item in render(plan_service(args)))
 
 
-def state_objects(resources: Sequence[Mapping[str, Any]]) -> list[str]:
+def list_state(resources: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the objects in a stack's state, including those pending deletion."""
     objects = [resource for resource in resources if resource["type"].startswith("kubernetes:")]
-    return sorted(_name(manifest["inputs"]) for manifest in objects)
+    return sorted(_get_key(manifest["inputs"]) for manifest in objects)
 
 
-def _name(manifest: Mapping[str, Any]) -> str:
+def _get_key(manifest: Mapping[str, Any]) -> str:
     return f"{manifest['kind']}/{manifest['metadata']['name']}"

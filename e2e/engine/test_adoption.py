@@ -16,21 +16,21 @@ from tests.page_blocks import blocks
 PAGE = inputs.ROOT / "docs" / "how-to" / "adopt.md"
 
 
-def service(namespace: str, image: str = "registry.example/engine:1") -> dict[str, Any]:
+def make_service(namespace: str, image: str = "registry.example/engine:1") -> dict[str, Any]:
     """Return a service with two gang-scheduled replicas of two nodes."""
     role = inputs.role("serve", "worker", 2, 2)
     role["template"]["spec"]["containers"][0]["image"] = image
-    made = inputs.service("svc", role)
+    manifest = inputs.service("svc", role)
     # The cluster has no EndpointSlices, which the provider would wait for (e2e/README.md).
     annotations = {"pulumi.com/skipAwait": "true"}
-    made["metadata"] |= {"namespace": namespace, "annotations": annotations}
-    return made
+    manifest["metadata"] |= {"namespace": namespace, "annotations": annotations}
+    return manifest
 
 
-def write(stack: Stack, args: Mapping[str, Any]) -> list[dict[str, Any]]:
+def write_service(stack: Stack, args: Mapping[str, Any]) -> list[dict[str, Any]]:
     path = stack.folder / "service.yaml"
     path.write_text(yaml.safe_dump(dict(args)), encoding="utf-8")
-    return [each for found in load(path) for each in render(plan_service(found))]
+    return [item for uids in load(path) for item in render(plan_service(uids))]
 
 
 @pytest.fixture
@@ -40,23 +40,23 @@ def stack(stack: Stack) -> Stack:
     return stack
 
 
-def identities(stack: Stack, objects: list[dict[str, Any]]) -> dict[str, str]:
-    found = stack.pods()
+def read_uids(stack: Stack, objects: list[dict[str, Any]]) -> dict[str, str]:
+    uids = stack.pods()
     for manifest in objects:
         kind = f"{manifest['apiVersion']}/{manifest['kind']}"
         name = manifest["metadata"]["name"]
-        found[f"{kind}/{name}"] = stack.cluster.get(kind, name, stack.namespace)["metadata"]["uid"]
-    return found
+        uids[f"{kind}/{name}"] = stack.cluster.get(kind, name, stack.namespace)["metadata"]["uid"]
+    return uids
 
 
 @pytest.mark.verifies("Adopting existing objects as docs/how-to/adopt.md describes restarts no pod")
 def test_adoption_restarts_nothing(stack: Stack) -> None:
     cluster, namespace = stack.cluster, stack.namespace
     cluster.add_nodes(4, gpus=8)
-    objects = write(stack, service(namespace))
+    objects = write_service(stack, make_service(namespace))
     cluster.apply(objects)
-    cluster.wait(lambda: len(cluster.bound(namespace)) == 4, 60)
-    before = identities(stack, objects)
+    cluster.wait(lambda: len(cluster.bound_pods(namespace)) == 4, 60)
+    before = read_uids(stack, objects)
 
     stack.run("config", "set", "adopt", "true").assert_succeeded()
     # Pulumi creates the stack and the component, and imports and updates each object.
@@ -68,9 +68,9 @@ def test_adoption_restarts_nothing(stack: Stack) -> None:
     assert stack.preview() == {"update": len(objects)}
     stack.up().assert_succeeded()
     assert stack.preview() == {}
-    assert identities(stack, objects) == before
+    assert read_uids(stack, objects) == before
 
-    write(stack, service(namespace, image="registry.example/engine:2"))
+    write_service(stack, make_service(namespace, image="registry.example/engine:2"))
     assert stack.preview() == {"update": 3}  # LeaderWorkerSets and the component
     stack.up().assert_succeeded()
     assert set(stack.images().values()) == {"2"}
@@ -83,8 +83,8 @@ def test_adoption_restarts_nothing(stack: Stack) -> None:
 )
 def test_adoption_that_changes_objects_is_rejected(stack: Stack) -> None:
     cluster, namespace = stack.cluster, stack.namespace
-    cluster.apply(write(stack, service(namespace)))
-    write(stack, service(namespace, image="registry.example/engine:2"))
+    cluster.apply(write_service(stack, make_service(namespace)))
+    write_service(stack, make_service(namespace, image="registry.example/engine:2"))
     stack.run("config", "set", "adopt", "true").assert_succeeded()
     result = stack.up().assert_failed()
     assert "field conflict" in result.text

@@ -18,13 +18,13 @@ def test_failing_image_is_reported(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role(), **SHORT)
     stack.write(stack.service(role(tag="2", behaviour="unpullable"), **SHORT))
-    lines = stack.up().diagnostics()
+    lines = stack.up().read_diagnostics()
     assert (
         "pod svc-serve-2-0: container engine: ImagePullBackOff: Back-off pulling image "
         '"registry.example/engine:2"'
     ) in lines
     stack.write(stack.service(role(tag="3", behaviour="crashing"), **SHORT))
-    lines = stack.up().diagnostics()
+    lines = stack.up().read_diagnostics()
     (crashed,) = [line for line in lines if line.startswith("pod svc-serve-2-0: ")]
     assert "CrashLoopBackOff" in crashed
     assert "exit code 1 (Error), restarted 1 time" in crashed
@@ -36,7 +36,7 @@ def test_failing_image_is_reported(stack: Stack) -> None:
 def test_unschedulable_gang_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(3)
     stack.write(stack.service(role(replicas=2, gpus=8, **TWO_NODES), **SHORT))
-    lines = stack.up().diagnostics()
+    lines = stack.up().read_diagnostics()
     (group,) = [line for line in lines if line.startswith("PodGroup svc: ")]
     assert "gang unschedulable" in group
 
@@ -52,9 +52,9 @@ def test_update_without_permissions_is_rejected(stack: Stack) -> None:
     result = stack.up().assert_succeeded()
     unread = f"leaderworkersets in {stack.namespace}: 403 Forbidden"
     assert f"availability of replicas was not checked: {unread}" in result.text
-    stack.cluster.wait(lambda: stack.ready() == {"serve": 3}, 60, "replicas")
+    stack.cluster.wait(lambda: stack.count_ready() == {"serve": 3}, 60, "replicas")
     before = stack.pods()
     stack.write(stack.service(role(tag="2"), **SHORT))
-    lines = stack.up().diagnostics()
+    lines = stack.up().read_diagnostics()
     assert any(f"LeaderWorkerSets cannot be listed: {unread}" in line for line in lines), lines
     assert stack.pods() == before

@@ -20,31 +20,31 @@ def cluster() -> Iterator[Cluster]:
 @pytest.mark.upstream
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("layout", "way_out"),
+    ("layout", "repair"),
     [("PerReplica", "delete"), ("PerReplica", "Recreate"), ("PerRole", "delete")],
 )
 @pytest.mark.verifies(
     "With kubernetes#137409, repairing a broken replica needs a deleted leader pod or Recreate"
 )
-def test_repair_needs_deleted_leader_or_recreate(stack: Stack, layout: str, way_out: str) -> None:
+def test_repair_needs_deleted_leader_or_recreate(stack: Stack, layout: str, repair: str) -> None:
     stack.cluster.add_nodes(4)
-    pace: dict[str, Any] = {"layout": layout, "rollout": {"timeout": "15s"}}
-    stack.deploy(role(replicas=2), **pace)
-    stack.write(stack.service(role(replicas=2, tag="2", behaviour="unpullable"), **pace))
+    spec: dict[str, Any] = {"layout": layout, "rollout": {"timeout": "15s"}}
+    stack.deploy(role(replicas=2), **spec)
+    stack.write(stack.service(role(replicas=2, tag="2", behaviour="unpullable"), **spec))
     stack.up().assert_failed()
-    sound, leader = (
+    healthy, leader = (
         f"svc-serve-{ordinal}{'-0' if layout == 'PerReplica' else ''}" for ordinal in (0, 1)
     )
-    broken = {sound: "1", leader: "2"}
+    broken = {healthy: "1", leader: "2"}
     assert stack.tags() == broken
-    if way_out == "delete":
-        stack.write(stack.service(role(replicas=2, tag="3"), **pace))
+    if repair == "delete":
+        stack.write(stack.service(role(replicas=2, tag="3"), **spec))
         stack.up().assert_failed()
         assert stack.tags() == broken
         stack.cluster.delete("v1/Pod", leader, stack.namespace)
-        pace["rollout"] = {"timeout": "150s"}
+        spec["rollout"] = {"timeout": "150s"}
     else:
-        pace["rollout"] = {"timeout": "150s", "strategy": way_out}
-    stack.deploy(role(replicas=2, tag="3"), **pace)
+        spec["rollout"] = {"timeout": "150s", "strategy": repair}
+    stack.deploy(role(replicas=2, tag="3"), **spec)
     assert set(stack.tags().values()) == {"3"}
-    assert stack.ready() == {"serve": 2}
+    assert stack.count_ready() == {"serve": 2}

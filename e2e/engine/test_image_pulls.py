@@ -11,7 +11,7 @@ from e2e.engine.services import Stack, role
 DAEMON_SETS = "apps/v1/DaemonSet"
 
 
-def pulled(stack: Stack) -> tuple[str, int]:
+def read_pull(stack: Stack) -> tuple[str, int]:
     """Return the image that is pulled, and the number of nodes that have it."""
     (pull,) = stack.cluster.list(DAEMON_SETS, stack.namespace)
     (container,) = pull["spec"]["template"]["spec"]["containers"]
@@ -22,21 +22,21 @@ def pulled(stack: Stack) -> tuple[str, int]:
     "Pods change after their image was pulled on all nodes, and not if that fails"
 )
 def test_pods_change_after_image_pull(stack: Stack) -> None:
-    more: dict[str, Any] = {"rollout": {"pullImages": True}}
+    spec: dict[str, Any] = {"rollout": {"pullImages": True}}
     stack.cluster.add_nodes(2)
-    stack.deploy(role(replicas=2), **more)
-    assert pulled(stack) == ("1", 2)
+    stack.deploy(role(replicas=2), **spec)
+    assert read_pull(stack) == ("1", 2)
     assert stack.preview() == {}
-    stack.deploy(role(replicas=2, tag="2"), **more)
-    assert pulled(stack) == ("2", 2)
+    stack.deploy(role(replicas=2, tag="2"), **spec)
+    assert read_pull(stack) == ("2", 2)
     assert set(stack.tags().values()) == {"2"}
 
     # The DaemonSet cannot replace its pods.
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "2"}}}
     metadata = {"name": "pods", "namespace": stack.namespace}
     stack.cluster.create({**quota, "metadata": metadata})
-    stack.write(stack.service(role(replicas=2, tag="3"), wait={"timeout": "20s"}, **more))
+    stack.write(stack.service(role(replicas=2, tag="3"), wait={"timeout": "20s"}, **spec))
     stack.up().assert_failed()
-    assert pulled(stack)[0] == "3"
+    assert read_pull(stack)[0] == "3"
     assert set(stack.tags().values()) == {"2"}
     stack.down().assert_succeeded()

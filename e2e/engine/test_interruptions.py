@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.services import TWO_NODES, Stack, rendered, role, state_objects
+from e2e.engine.services import TWO_NODES, Stack, list_rendered, list_state, role
 
 REPLICAS = 4
 
@@ -24,46 +24,46 @@ class Moment:
 
     Attributes:
         how: The signal.
-        everybody: Whether the language host and the provider also get it, as from a terminal, or
-            only the command line, as from a CI job.
+        whole_group: Whether the language host and the provider also get the signal, as from a
+            terminal, or only the command line, as from a CI job.
         creating: Seconds after the start of the creation.
         updating: Seconds after the start of the update.
     """
 
     how: signal.Signals
-    everybody: bool
+    whole_group: bool
     creating: float
     updating: float
 
     def end(self, process: subprocess.Popen[str], after: float) -> None:
         time.sleep(after)
-        assert process.poll() is None, "was done before it could be killed"
-        if self.everybody:
+        assert process.poll() is None, "the command ended before the signal"
+        if self.whole_group:
             os.killpg(process.pid, self.how)
         else:
             process.send_signal(self.how)
         process.communicate(timeout=120)
 
     def __str__(self) -> str:
-        whom = "all" if self.everybody else "cli"
-        return f"{self.how.name}-{whom}-{self.creating:.2f}s-{self.updating:.2f}s"
+        target = "all" if self.whole_group else "cli"
+        return f"{self.how.name}-{target}-{self.creating:.2f}s-{self.updating:.2f}s"
 
 
-def moments() -> list[Moment]:
+def draw_moments() -> list[Moment]:
     """Return six moments, the same in every run."""
-    chance = random.Random(20261121)
+    dice = random.Random(20261121)
     return [
         Moment(
             signal.SIGKILL if number % 2 else signal.SIGINT,
-            chance.random() < 0.5,
-            chance.uniform(0.5, 4.5),
-            chance.uniform(0.5, 9.0),
+            dice.random() < 0.5,
+            dice.uniform(0.5, 4.5),
+            dice.uniform(0.5, 9.0),
         )
         for number in range(6)
     ]
 
 
-def repaired(stack: Stack, wanted: Mapping[str, Any]) -> None:
+def assert_repaired(stack: Stack, wanted: Mapping[str, Any]) -> None:
     """Run `pulumi cancel` and `pulumi up`; assert that cluster, state and `render` agree."""
     stack.run("cancel", "--yes")
     result = stack.up()
@@ -71,9 +71,9 @@ def repaired(stack: Stack, wanted: Mapping[str, Any]) -> None:
         # An object exists but is not in the state; this option lets the provider take it over.
         assert "already exists" in result.text, result.text[-6000:]
         stack.up(PULUMI_K8S_UPSERT_EXISTING_OBJECTS="true").assert_succeeded()
-    assert stack.remaining_objects() == rendered(wanted)
-    assert state_objects(stack.resources()) == rendered(wanted)
-    assert stack.ready() == {"serve": REPLICAS}
+    assert stack.list_objects() == list_rendered(wanted)
+    assert list_state(stack.read_resources()) == list_rendered(wanted)
+    assert stack.count_ready() == {"serve": REPLICAS}
     assert stack.preview() == {}
 
 
@@ -82,12 +82,14 @@ def repaired(stack: Stack, wanted: Mapping[str, Any]) -> None:
     "`pulumi cancel` and `pulumi up` repair a killed creation and a killed update"
 )
 def test_killed_creation_and_update_are_repaired(stack: Stack) -> None:
-    kill_twice(stack, Moment(signal.SIGKILL, everybody=True, creating=3.5, updating=6.0))
+    kill_twice(stack, Moment(signal.SIGKILL, whole_group=True, creating=3.5, updating=6.0))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("moment", moments(), ids=str)
-@pytest.mark.verifies("The same after six kills at random moments, without orphaned objects")
+@pytest.mark.parametrize("moment", draw_moments(), ids=str)
+@pytest.mark.verifies(
+    "`pulumi cancel` and `pulumi up` repair six kills at random moments, without orphaned objects"
+)
 def test_random_kills_are_repaired(stack: Stack, moment: Moment) -> None:
     kill_twice(stack, moment)
 
@@ -99,8 +101,8 @@ def kill_twice(stack: Stack, moment: Moment) -> None:
         wanted = stack.service(role(replicas=REPLICAS, tag=tag, **slow))
         stack.write(wanted)
         moment.end(stack.start("up", "--yes", "--skip-preview"), seconds)
-        repaired(stack, wanted)
+        assert_repaired(stack, wanted)
     assert set(stack.images().values()) == {"2"}
     stack.down().assert_succeeded()
-    assert stack.remaining_objects() == []
-    assert stack.resources() == []
+    assert stack.list_objects() == []
+    assert stack.read_resources() == []

@@ -40,11 +40,11 @@ class YamlStack(Stack):
         if not services:
             return
         resources = {
-            each["metadata"]["name"]: {
+            item["metadata"]["name"]: {
                 "type": "fusioninfer:InferenceService",
-                "properties": {**each["metadata"], **each["spec"]},
+                "properties": {**item["metadata"], **item["spec"]},
             }
-            for each in services
+            for item in services
         }
         first = services[0]["metadata"]["name"]
         program = {
@@ -52,10 +52,7 @@ class YamlStack(Stack):
             "runtime": "yaml",
             "plugins": PLUGINS,
             "resources": resources,
-            "outputs": {
-                "status": f"${{{first}.status}}",
-                "endpoint": f"${{{first}.endpoint}}",
-            },
+            "outputs": {"status": f"${{{first}.status}}", "endpoint": f"${{{first}.endpoint}}"},
         }
         text = json.dumps(program)  # Pulumi does not read YAML aliases.
         (self.folder / "Pulumi.yaml").write_text(text, encoding="utf-8")
@@ -66,7 +63,7 @@ def yaml_stack(cluster: Cluster, namespace: str, tmp_path: Path) -> YamlStack:
     return YamlStack(tmp_path / "yaml", cluster, namespace)
 
 
-def children(stack: Stack) -> dict[str, str]:
+def preview_inputs(stack: Stack) -> dict[str, str]:
     """Return the inputs of each Kubernetes resource in a preview, as text."""
     steps = stack.json("preview", "--json", "--show-secrets")["steps"]
     return {
@@ -84,9 +81,9 @@ def test_yaml_and_python_register_equal_objects(stack: Stack, yaml_stack: YamlSt
     manifest = stack.service(router(), nodes)
     stack.write(manifest)
     yaml_stack.write(manifest)
-    expected = children(stack)
+    expected = preview_inputs(stack)
     assert len(expected) > 8
-    assert children(yaml_stack) == expected
+    assert preview_inputs(yaml_stack) == expected
 
 
 @pytest.mark.verifies("A YAML program creates a service and updates it replica by replica")
@@ -96,8 +93,8 @@ def test_yaml_program_creates_and_updates(yaml_stack: YamlStack) -> None:
     # The provider constructs several components at the same time.
     others = [stack.service(role(replicas=1), name=f"other-{index}") for index in range(4)]
     stack.deploy_services(stack.service(role(replicas=2)), *others)
-    assert stack.output("endpoint") == f"http://svc.{stack.namespace}.svc:8000"
-    assert stack.output("status")["components"]["serve"]["phase"] == "Running"
+    assert stack.read_output("endpoint") == f"http://svc.{stack.namespace}.svc:8000"
+    assert stack.read_output("status")["components"]["serve"]["phase"] == "Running"
     assert stack.preview() == {}
     stack.deploy_services(stack.service(role(replicas=2, tag="2")), *others)
     found = stack.images()
@@ -115,9 +112,9 @@ def test_yaml_program_creates_and_updates(yaml_stack: YamlStack) -> None:
 def test_yaml_program_reports_failures(stack: Stack, yaml_stack: YamlStack) -> None:
     stack.cluster.add_nodes(1)
     short = {"timeout": "15s"}
-    bad = stack.service(role(replicas=1, behaviour="unpullable"), rollout=short, wait=short)
+    failing = stack.service(role(replicas=1, behaviour="unpullable"), rollout=short, wait=short)
     for one in (yaml_stack, stack):
-        one.write(bad)
+        one.write(failing)
         result = one.up().assert_failed()
         assert one is stack or "Traceback" not in result.text
         assert "ImagePullBackOff" in result.text
@@ -133,23 +130,23 @@ def test_yaml_program_reports_failures(stack: Stack, yaml_stack: YamlStack) -> N
 def test_yaml_secrets_and_outputs_reach_pods(yaml_stack: YamlStack) -> None:
     stack = yaml_stack
     stack.cluster.add_nodes(1)
-    written = stack.service(role(replicas=1))
-    (container,) = written["spec"]["roles"][0]["template"]["spec"]["containers"]
+    manifest = stack.service(role(replicas=1))
+    (container,) = manifest["spec"]["roles"][0]["template"]["spec"]["containers"]
     container["env"] = [
         {"name": "TOKEN", "value": {"fn::secret": "t0ken-value"}},
         {"name": "UPSTREAM", "value": "${other.endpoint}"},
     ]
-    stack.deploy_services(written, stack.service(role(replicas=1), name="other"))
+    stack.deploy_services(manifest, stack.service(role(replicas=1), name="other"))
     assert "t0ken-value" not in json.dumps(stack.json("stack", "export"))
-    sets = {resource["urn"].rpartition("::")[2]: resource for resource in stack.resources()}
+    sets = {resource["urn"].rpartition("::")[2]: resource for resource in stack.read_resources()}
     after = {urn.rpartition("::")[2] for urn in sets["svc-serve-0"]["dependencies"]}
-    assert any(each.startswith("other") for each in after), after
+    assert any(item.startswith("other") for item in after), after
     (pod,) = [
-        each
-        for each in stack.cluster.pods(stack.namespace)
-        if each["metadata"]["name"] == "svc-serve-0-0"
+        item
+        for item in stack.cluster.pods(stack.namespace)
+        if item["metadata"]["name"] == "svc-serve-0-0"
     ]
-    env = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+    env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
     assert env["TOKEN"] == "t0ken-value"
     assert env["UPSTREAM"] == f"http://other.{stack.namespace}.svc:8000"
     stack.down().assert_succeeded()
@@ -159,18 +156,18 @@ def test_yaml_secrets_and_outputs_reach_pods(yaml_stack: YamlStack) -> None:
 @pytest.mark.parametrize("program", ["examples/yaml", "templates/yaml"])
 def test_yaml_example_and_template_pass_preview(yaml_stack: YamlStack, program: str) -> None:
     stack = yaml_stack
-    described = yaml.safe_load((REPOSITORY / program / "Pulumi.yaml").read_text(encoding="utf-8"))
+    project = yaml.safe_load((REPOSITORY / program / "Pulumi.yaml").read_text(encoding="utf-8"))
     # Their plugin is downloaded from the repository.
-    del described["packages"], described["description"]
-    described.pop("template", None)
-    described["name"] = stack.folder.name
-    described["plugins"] = PLUGINS
-    (stack.folder / "Pulumi.yaml").write_text(json.dumps(described), encoding="utf-8")
+    del project["packages"], project["description"]
+    project.pop("template", None)
+    project["name"] = stack.folder.name
+    project["plugins"] = PLUGINS
+    (stack.folder / "Pulumi.yaml").write_text(json.dumps(project), encoding="utf-8")
     for key, value in {"model": "Qwen/Qwen3-8B", "accelerator": "H100", "replicas": "3"}.items():
         stack.run("config", "set", key, value).assert_succeeded()
-    (name,) = described["resources"]
-    (*_, role) = described["resources"][name]["properties"]["roles"]
-    assert sorted(each for each in children(stack) if ":LeaderWorkerSet " in each) == [
+    (name,) = project["resources"]
+    (*_, role) = project["resources"][name]["properties"]["roles"]
+    assert sorted(item for item in preview_inputs(stack) if ":LeaderWorkerSet " in item) == [
         f"kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet {name}-{role['name']}-{index}"
         for index in range(3)
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.services import PER_ROLE, SETS, TWO_NODES, Stack, role
+from e2e.engine.services import LWS, PER_ROLE, TWO_NODES, Stack, role
 
 
 @pytest.mark.parametrize("unavailable", [0, 1])
@@ -21,16 +21,16 @@ def test_surge_waits_for_capacity(stack: Stack, unavailable: int) -> None:
     stack.deploy(role(replicas=3, gpus=8, **TWO_NODES), **fixed)
     before = stack.pods()
     stack.write(stack.service(role(replicas=3, gpus=8, tag="2", **TWO_NODES), **fixed))
-    with stack.min_ready_replicas() as least:
+    with stack.min_ready_replicas() as min_ready:
         stack.up().assert_failed()
-    assert least["serve"] == 3
+    assert min_ready["serve"] == 3
     assert before.items() <= stack.pods().items()
     stack.cluster.add_nodes(2)
-    with stack.min_ready_replicas() as least:
+    with stack.min_ready_replicas() as min_ready:
         stack.up().assert_succeeded()
-        stack.cluster.wait(lambda: len(stack.pods()) == 6, 90, "the spare one goes")
-    assert least["serve"] >= 3 - unavailable
-    assert stack.ready() == {"serve": 3}
+        stack.cluster.wait(lambda: len(stack.pods()) == 6, 90, "deletion of the surge replica")
+    assert min_ready["serve"] >= 3 - unavailable
+    assert stack.count_ready() == {"serve": 3}
     assert set(stack.tags().values()) == {"2"}
 
 
@@ -39,20 +39,20 @@ def test_sequential_roles_update_in_order(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     order: dict[str, Any] = {**PER_ROLE, "rollout": {"roleOrder": "Sequential", "timeout": "10s"}}
 
-    def pair(tag: str, **more: Any) -> dict[str, Any]:
+    def make_service(tag: str, **more: Any) -> dict[str, Any]:
         roles = [
             role(name, kind, replicas=2, tag=tag, gpus=1, **more)
             for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
         ]
         return stack.service(*roles, **order)
 
-    stack.deploy_services(pair("1"))
-    stack.write(pair("2", behaviour="unpullable"))
+    stack.deploy_services(make_service("1"))
+    stack.write(make_service("2", behaviour="unpullable"))
     stack.up().assert_failed()
     halted = {"svc-prefill-0": "1", "svc-prefill-1": "2"}
     untouched = {"svc-decode-0": "1", "svc-decode-1": "1"}
     assert stack.tags() == {**halted, **untouched}
-    stack.deploy_services(pair("3"))
+    stack.deploy_services(make_service("3"))
     assert set(stack.tags().values()) == {"3"}
 
 
@@ -80,8 +80,8 @@ def test_layout_change_of_running_role_is_rejected(stack: Stack, layouts: tuple[
 
 def scale(stack: Stack, replicas: int) -> None:
     change = {"spec": {"replicas": replicas}}
-    stack.cluster.patch(SETS, "svc-serve", change, stack.namespace, subresource="scale")
-    stack.cluster.wait(lambda: stack.ready() == {"serve": replicas}, 60, "replicas")
+    stack.cluster.patch(LWS, "svc-serve", change, stack.namespace, subresource="scale")
+    stack.cluster.wait(lambda: stack.count_ready() == {"serve": replicas}, 60, "replicas")
 
 
 #: Added to the program if another controller sets the replicas of a role.
@@ -105,19 +105,19 @@ def test_replicas_of_another_controller_stay(stack: Stack) -> None:
     assert stack.preview() == {}
     stack.up().assert_succeeded()
     before = stack.pods()
-    assert stack.ready() == {"serve": 4}
+    assert stack.count_ready() == {"serve": 4}
     result = stack.fail(role(replicas=2, tag="2"), **PER_ROLE)
     assert ".spec.replicas" in result.text
     assert stack.pods() == before
     stack.program = stack.program.replace("\nfor text in", LEAVE_REPLICAS)
     stack.up().assert_succeeded()
     assert set(stack.tags().values()) == {"2"}
-    assert stack.ready() == {"serve": 4}
+    assert stack.count_ready() == {"serve": 4}
     assert stack.preview() == {}
     scale(stack, 3)
     stack.deploy(role(replicas=2, tag="3"), **PER_ROLE)
-    assert stack.ready() == {"serve": 3}
+    assert stack.count_ready() == {"serve": 3}
     assert set(stack.tags().values()) == {"3"}
     stack.refresh().assert_succeeded()
     stack.deploy(role(replicas=2, tag="4"), **PER_ROLE)
-    assert stack.ready() == {"serve": 3}
+    assert stack.count_ready() == {"serve": 3}

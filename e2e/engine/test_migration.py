@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import REPOSITORY
-from e2e.engine.services import TWO_NODES, Stack, rendered, role, router, service, state_objects
-from e2e.objects import bound_claim
+from e2e.engine.services import TWO_NODES, Stack, list_rendered, list_state, role, router, service
+from e2e.objects import create_bound_claim
 
 #: Commits of the released versions.
 RELEASES = {"0.1.0": "262481f", "0.2.0": "65390fc4"}
@@ -38,7 +38,7 @@ def unpack_release(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
     return unpack
 
 
-def services(namespace: str, tag: str) -> list[dict[str, Any]]:
+def make_services(namespace: str, tag: str) -> list[dict[str, Any]]:
     """Return services with all shapes: a gang, PerRole, groups, strategies, a router."""
     scheduled: dict[str, Any] = {"wait": {"level": "Scheduled", "timeout": "150s"}}
     grouped: dict[str, Any] = {"groups": 2, "rollout": {"level": "Group", "timeout": "150s"}}
@@ -53,7 +53,7 @@ def services(namespace: str, tag: str) -> list[dict[str, Any]]:
     ]
 
 
-def engines(pods: dict[str, Any]) -> dict[str, Any]:
+def omit_pickers(pods: dict[str, Any]) -> dict[str, Any]:
     """Return the pods except those of endpoint pickers."""
     return {name: pod for name, pod in pods.items() if "-epp-" not in name}
 
@@ -65,13 +65,13 @@ def test_stack_of_version_0_1_0_upgrades(
     stack: Stack, unpack_release: Callable[[str], str], tag: str
 ) -> None:
     stack.cluster.add_nodes(4)
-    old = services(stack.namespace, "1")
+    old = make_services(stack.namespace, "1")
     stack.write(*old)
     stack.up(PYTHONPATH=unpack_release("0.1.0")).assert_succeeded()
-    patches = [resource for resource in stack.resources() if resource["type"].endswith("Patch")]
+    patches = [item for item in stack.read_resources() if item["type"].endswith("Patch")]
     assert len(patches) > len(old)
-    before, identities = stack.pods(), stack.lws_uids()
-    new = services(stack.namespace, tag)
+    before, identities = stack.pods(), stack.list_lws_uids()
+    new = make_services(stack.namespace, tag)
     stack.write(*new)
     if tag == "1":
         result = stack.json("preview", "--json")
@@ -80,28 +80,28 @@ def test_stack_of_version_0_1_0_upgrades(
         # 0.3.0 changed the default scorers; the provider replaces a ConfigMap if its data changes.
         replaced = [step["urn"] for step in result["steps"] if step["op"] == "replace"]
         assert [urn.rpartition("::")[2] for urn in replaced] == ["routed-epp-config"]
-    with stack.min_ready_replicas() as least:
+    with stack.min_ready_replicas() as min_ready:
         stack.up().assert_succeeded()
-    assert stack.lws_uids() == identities
-    assert stack.remaining_objects() == state_objects(stack.resources())
-    assert state_objects(stack.resources()) == sorted(
-        name for each in new for name in rendered(each)
+    assert stack.list_lws_uids() == identities
+    assert stack.list_objects() == list_state(stack.read_resources())
+    assert list_state(stack.read_resources()) == sorted(
+        name for item in new for name in list_rendered(item)
     )
     assert set(stack.images().values()) == {tag}
     if tag == "1":
         after = stack.pods()
-        assert engines(after) == engines(before)
+        assert omit_pickers(after) == omit_pickers(before)
         assert len(after) == len(before)
         assert stack.preview() == {}
         return
-    assert least["samples"]
+    assert min_ready["samples"]
     assert stack.preview() == {}
-    assert stack.ready()["serve"] == 12
+    assert stack.count_ready()["serve"] == 12
     for live in stack.lws().values():
         assert set(live["metadata"]["annotations"]) == {"pulumi.com/skipAwait"}
 
 
-def services_of_0_2_0(namespace: str) -> list[dict[str, Any]]:
+def make_services_0_2(namespace: str) -> list[dict[str, Any]]:
     """Return services with shapes new in 0.2.0: prefill/decode, autoscaling, model caches."""
     connector = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
     arguments = ["--model=Qwen/Qwen3-8B", f"--kv-transfer-config={json.dumps(connector)}"]
@@ -122,7 +122,7 @@ def services_of_0_2_0(namespace: str) -> list[dict[str, Any]]:
     }
     cache = {"uri": "hf://Qwen/Qwen3-8B", "cache": {"claimName": "shared"}}
     return [
-        *services(namespace, "1"),
+        *make_services(namespace, "1"),
         service(namespace, *pair, router(strategy="pd-disaggregation"), name="pair"),
         service(namespace, role(replicas=2, **scaled), name="scaled", layout="PerRole"),
         service(namespace, role(replicas=2), name="budget", disruptionBudget={"maxUnavailable": 1}),
@@ -139,10 +139,10 @@ def test_stack_of_version_0_2_0_upgrades(
     stack: Stack, unpack_release: Callable[[str], str]
 ) -> None:
     stack.cluster.add_nodes(8)
-    with bound_claim(stack.cluster, stack.namespace):
-        stack.write(*services_of_0_2_0(stack.namespace))
+    with create_bound_claim(stack.cluster, stack.namespace):
+        stack.write(*make_services_0_2(stack.namespace))
         stack.up(PYTHONPATH=unpack_release("0.2.0")).assert_succeeded()
-        before, identities = stack.pods(), stack.lws_uids()
+        before, identities = stack.pods(), stack.list_lws_uids()
         result = stack.json("preview", "--json")
         deleted = [step["urn"].split("::")[2] for step in result["steps"] if step["op"] == "delete"]
         assert all(kind.endswith("Patch") for kind in deleted), deleted
@@ -151,15 +151,15 @@ def test_stack_of_version_0_2_0_upgrades(
             "pair-epp-config",
             "routed-epp-config",
         ]
-        with stack.min_ready_replicas() as least:
+        with stack.min_ready_replicas() as min_ready:
             stack.up().assert_succeeded()
-        assert stack.lws_uids() == identities
+        assert stack.list_lws_uids() == identities
         after = stack.pods()
         kept = {name: uid for name, uid in before.items() if not name.startswith("pair-")}
-        assert engines(kept).items() <= after.items()
+        assert omit_pickers(kept).items() <= after.items()
         # The restart adds the label of the pair revision to prefill and decode pods.
         assert {name for name in before if "-epp-" not in name} <= after.keys()
-        assert least["samples"]
-        assert least["prefill"] >= 1
-        assert least["decode"] >= 1
+        assert min_ready["samples"]
+        assert min_ready["prefill"] >= 1
+        assert min_ready["decode"] >= 1
         assert stack.preview() == {}

@@ -9,16 +9,16 @@ import pytest
 from e2e.engine.project import PROGRAM
 from e2e.engine.services import TWO_NODES, Stack, role, service
 from e2e.engine.services import router as base_router
-from e2e.engine.traffic import Traffic, services
+from e2e.engine.traffic import Traffic, count_services
 
 HOST = "chat.example.com"
 SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 8}
 STAND_IN = "stand-in gateway"
 ENOUGH = 40
-"""Requests that show how shares are split, roughly."""
+"""Number of requests that is enough to see the shares of two backends."""
 
 
-def router(**more: Any) -> dict[str, Any]:
+def make_router(**more: Any) -> dict[str, Any]:
     """Return a router whose HTTPRoute references another team's Gateway."""
     route = {"parentRefs": [{"name": "shared", "namespace": "gateways"}], "hostnames": [HOST]}
     made = base_router(httproute={**route, **more})
@@ -26,7 +26,7 @@ def router(**more: Any) -> dict[str, Any]:
     return made
 
 
-def serving(name: str = "serve", *, port: int, replicas: int = 2, **more: Any) -> dict[str, Any]:
+def make_role(name: str = "serve", *, port: int, replicas: int = 2, **more: Any) -> dict[str, Any]:
     """Return a role whose pods become ready after a delay."""
     return role(name, replicas=replicas, behaviour="slow", port=port, **more)
 
@@ -49,18 +49,18 @@ def test_role_moves_to_another_layout(
     stack.cluster.add_nodes(8)
 
     def made(name: str, layout: str) -> dict[str, Any]:
-        roles = [router()] if routed else []
-        return stack.service(*roles, serving(name, port=port, **spread), layout=layout)
+        roles = [make_router()] if routed else []
+        return stack.service(*roles, make_role(name, port=port, **spread), layout=layout)
 
     stack.deploy_services(made("serve", layouts[0]))
-    asked = {"host": HOST} if routed else {"service": "svc"}
-    with Traffic(stack.cluster, stack.namespace, port=port, **asked) as traffic:
+    target = {"host": HOST} if routed else {"service": "svc"}
+    with Traffic(stack.cluster, stack.namespace, port=port, **target) as traffic:
         traffic.wait(ENOUGH)
-        least = stack.roll_services(wanted := made("next", layouts[1]))
+        min_ready = stack.roll_services(wanted := made("next", layouts[1]))
         last = traffic.wait(ENOUGH)
-    assert traffic.failed() == {}
-    assert least["total"] == 2, least
-    assert {each.pod.rpartition("-next")[0] for each in last} == {"svc"}
+    assert traffic.count_errors() == {}
+    assert min_ready["total"] == 2, min_ready
+    assert {item.pod.rpartition("-next")[0] for item in last} == {"svc"}
     stack.assert_objects(wanted)
     assert stack.preview() == {}
 
@@ -74,18 +74,18 @@ def test_service_moves_to_another_name_or_namespace(
 ) -> None:
     stack.cluster.add_nodes(2)
     stack.program = PROGRAM.replace('args["metadata"]["name"], args', '"chat", args')
-    stack.deploy(router(), serving(port=port), name="chat")
+    stack.deploy(make_router(), make_role(port=port), name="chat")
     name, target = ("chat", elsewhere) if spaces > 1 else ("talk", stack.namespace)
-    wanted = service(target, router(), serving(port=port), name=name)
+    wanted = service(target, make_router(), make_role(port=port), name=name)
     with Traffic(stack.cluster, stack.namespace, elsewhere, port=port, host=HOST) as traffic:
         traffic.wait(ENOUGH)
         stack.deploy_services(wanted)
         last = traffic.wait(ENOUGH)
-    assert traffic.failed() == {}
-    assert {(each.namespace, each.service) for each in last} == {(target, name)}
+    assert traffic.count_errors() == {}
+    assert {(item.namespace, item.service) for item in last} == {(target, name)}
     stack.assert_objects(wanted, target)
     if spaces > 1:
-        assert stack.remaining_objects() == []
+        assert stack.list_objects() == []
 
 
 @pytest.mark.verifies(f"A service hands over its requests by weights without failures ({STAND_IN})")
@@ -94,35 +94,38 @@ def test_service_hands_over_by_weights(stack: Stack, port: int) -> None:
 
     def old(share: int, **more: Any) -> dict[str, Any]:
         split = [{"service": "chat-next", "weight": share}]
-        return stack.service(router(split=split), serving(port=port, **more), name="chat")
+        return stack.service(make_router(split=split), make_role(port=port, **more), name="chat")
 
     def new(route: dict[str, Any]) -> dict[str, Any]:
         return stack.service(
-            {**router(), "httproute": route}, serving(port=port), name="chat-next", layout="PerRole"
+            {**make_router(), "httproute": route},
+            make_role(port=port),
+            name="chat-next",
+            layout="PerRole",
         )
 
     follows = new({"routedBy": "chat"})
-    leads = new(router()["httproute"])
-    stack.deploy(router(), serving(port=port), name="chat")
+    leads = new(make_router()["httproute"])
+    stack.deploy(make_router(), make_role(port=port), name="chat")
     with Traffic(stack.cluster, stack.namespace, port=port, host=HOST) as traffic:
-        assert set(services(traffic.wait(ENOUGH))) == {"chat"}
+        assert set(count_services(traffic.wait(ENOUGH))) == {"chat"}
         stack.deploy_services(old(0), follows)
-        assert set(services(traffic.wait(ENOUGH))) == {"chat"}
+        assert set(count_services(traffic.wait(ENOUGH))) == {"chat"}
         stack.deploy_services(old(50), follows)
         traffic.wait(10)  # Requests that started before the switch.
-        shares = services(traffic.wait(5 * ENOUGH))
+        shares = count_services(traffic.wait(5 * ENOUGH))
         assert min(shares.values()) > ENOUGH, shares
         stack.deploy_services(old(100), follows)
         traffic.wait(10)
-        assert set(services(traffic.wait(ENOUGH))) == {"chat-next"}
+        assert set(count_services(traffic.wait(ENOUGH))) == {"chat-next"}
         # Both routes lead to one pool, so their precedence does not matter.
         stack.write(old(100, replicas=0), leads)
         result = stack.up().assert_succeeded()
         assert "matches the same requests" not in result.text
-        assert set(services(traffic.wait(ENOUGH))) == {"chat-next"}
+        assert set(count_services(traffic.wait(ENOUGH))) == {"chat-next"}
         stack.deploy_services(leads)
-        assert set(services(traffic.wait(ENOUGH))) == {"chat-next"}
-    assert traffic.failed() == {}
+        assert set(count_services(traffic.wait(ENOUGH))) == {"chat-next"}
+    assert traffic.count_errors() == {}
     stack.assert_objects(leads)
 
 
@@ -145,49 +148,51 @@ def test_service_hands_over_to_another_namespace(stack: Stack, elsewhere: str, p
             {**pool, "weight": 100 - share},
             {**pool, "namespace": elsewhere, "weight": share},
         ]
-        splitting = {**router(rules=[{"backendRefs": backends}]), "referenceGrants": True}
-        return stack.service(splitting, serving(port=port), name="chat")
+        splitting = {**make_router(rules=[{"backendRefs": backends}]), "referenceGrants": True}
+        return stack.service(splitting, make_role(port=port), name="chat")
 
     def new(route: dict[str, Any]) -> dict[str, Any]:
-        return service(elsewhere, {**router(), "httproute": route}, serving(port=port), name="chat")
+        return service(
+            elsewhere, {**make_router(), "httproute": route}, make_role(port=port), name="chat"
+        )
 
     follows = new({"refs": [{"name": "chat-httproute", "namespace": stack.namespace}]})
-    leads = new(router()["httproute"])
-    stack.deploy(router(), serving(port=port), name="chat")
+    leads = new(make_router()["httproute"])
+    stack.deploy(make_router(), make_role(port=port), name="chat")
     with Traffic(stack.cluster, stack.namespace, elsewhere, port=port, host=HOST) as traffic:
         traffic.wait(ENOUGH)
         for share in (0, 50, 100):
             stack.deploy_services(follows, old(share))
             traffic.wait(10)
-            spaces = {each.namespace for each in traffic.wait(ENOUGH)}
+            spaces = {item.namespace for item in traffic.wait(ENOUGH)}
             wanted = {stack.namespace: share < 100, elsewhere: share > 0}
             assert spaces == {space for space, serves in wanted.items() if serves}
         stack.deploy_services(leads, old(100))
         traffic.wait(ENOUGH)
         stack.deploy_services(leads)
-        assert {each.namespace for each in traffic.wait(ENOUGH)} == {elsewhere}
-    assert traffic.failed() == {}
-    assert stack.remaining_objects() == []
+        assert {item.namespace for item in traffic.wait(ENOUGH)} == {elsewhere}
+    assert traffic.count_errors() == {}
+    assert stack.list_objects() == []
     stack.assert_objects(leads, elsewhere)
 
 
 @pytest.mark.verifies(f"A service and its share of requests come and go in one `up` ({STAND_IN})")
 @pytest.mark.parametrize("last", [True, False])
-def test_share_and_service_come_and_go(stack: Stack, port: int, *, last: bool) -> None:
+def test_share_and_service_are_added_and_removed(stack: Stack, port: int, *, last: bool) -> None:
     stack.cluster.add_nodes(2)
-    alone = stack.service(router(), serving(port=port), name="chat")
-    split = router(split=[{"service": "chat-next", "weight": 50}])
-    shared = stack.service(split, serving(port=port), name="chat")
-    follows = {**router(), "httproute": {"routedBy": "chat"}}
-    target = stack.service(follows, serving(port=port), name="chat-next")
+    alone = stack.service(make_router(), make_role(port=port), name="chat")
+    split = make_router(split=[{"service": "chat-next", "weight": 50}])
+    shared = stack.service(split, make_role(port=port), name="chat")
+    follows = {**make_router(), "httproute": {"routedBy": "chat"}}
+    target = stack.service(follows, make_role(port=port), name="chat-next")
     stack.deploy_services(alone)
     with Traffic(stack.cluster, stack.namespace, port=port, host=HOST) as traffic:
         traffic.wait(ENOUGH)
         stack.deploy_services(*([shared, target] if last else [target, shared]))
         traffic.wait(10)
-        assert set(services(traffic.wait(ENOUGH))) == {"chat", "chat-next"}
+        assert set(count_services(traffic.wait(ENOUGH))) == {"chat", "chat-next"}
         stack.deploy_services(alone)
         traffic.wait(10)
-        assert set(services(traffic.wait(ENOUGH))) == {"chat"}
-    assert traffic.failed() == {}
+        assert set(count_services(traffic.wait(ENOUGH))) == {"chat"}
+    assert traffic.count_errors() == {}
     stack.assert_objects(alone)

@@ -32,14 +32,17 @@ def test_renamed_role_is_available_before_deletion(
     stack.cluster.add_nodes(8)
     stack.deploy(old, **spec)
     wanted = stack.service({**old, "name": "other", **changes}, *others, **spec)
-    least = stack.roll_services(wanted)
+    min_ready = stack.roll_services(wanted)
     # Fewer old replicas are allowed only once the new role is ready.
-    assert least["total"] == 2, least
+    assert min_ready["total"] == 2, min_ready
     stack.assert_objects(wanted)
-    assert stack.ready() == {"other": 2, **{each["name"]: each["replicas"] for each in others}}
+    assert stack.count_ready() == {
+        "other": 2,
+        **{item["name"]: item["replicas"] for item in others},
+    }
 
 
-TWO = """\
+TWO_COMPONENTS_PROGRAM = """\
 from pathlib import Path
 
 import yaml
@@ -54,22 +57,22 @@ for text in Path("services.yaml").read_text().split("\\n---\\n"):
 
 
 @pytest.mark.verifies("Components with services of one name in two namespaces stay separate")
-def test_equal_service_names_in_two_namespaces(stack: Stack, elsewhere: str) -> None:
+def test_equal_service_names_in_two_namespaces_stay_separate(stack: Stack, elsewhere: str) -> None:
     stack.cluster.add_nodes(4)
 
-    def made(where: str, component: str, replicas: int = 2, **more: Any) -> dict[str, Any]:
+    def make_service(where: str, component: str, replicas: int = 2, **more: Any) -> dict[str, Any]:
         labels = {"labels": {"component": component}}
         one = role(replicas=replicas, **FOUR_NODES, **more)
         return service(where, one, metadata=labels, **NO_GANG)
 
-    stack.program = TWO
-    east = made(stack.namespace, "east")
+    stack.program = TWO_COMPONENTS_PROGRAM
+    east = make_service(stack.namespace, "east")
     policy = {"subGroupPolicy": {"subGroupSize": 2}}
     stack.deploy_services(east)
     before = stack.pods()
     for replicas in (1, 2):
         # If the two services were confused, this would be rejected as a changed subGroupPolicy.
-        stack.deploy_services(made(elsewhere, "west", replicas, **policy), east)
-        assert stack.ready(elsewhere) == {"serve": replicas}
+        stack.deploy_services(make_service(elsewhere, "west", replicas, **policy), east)
+        assert stack.count_ready(elsewhere) == {"serve": replicas}
         assert stack.pods() == before
     assert stack.preview() == {}

@@ -23,7 +23,7 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
-def pair(namespace: str, decode: int = 2, tag: str = "1", **spec: Any) -> dict[str, Any]:
+def make_service(namespace: str, decode: int = 2, tag: str = "1", **spec: Any) -> dict[str, Any]:
     return service(
         namespace,
         role("prefill", "prefiller", replicas=1, gpus=8, tag=tag, **TWO_NODES),
@@ -32,7 +32,7 @@ def pair(namespace: str, decode: int = 2, tag: str = "1", **spec: Any) -> dict[s
     )
 
 
-def least(stack: Stack) -> int:
+def read_min_count(stack: Stack) -> int:
     group = stack.cluster.get(POD_GROUP, "svc", stack.namespace)
     return int(group["spec"]["schedulingPolicy"]["gang"]["minCount"])
 
@@ -41,12 +41,11 @@ def least(stack: Stack) -> int:
 @pytest.mark.verifies("A Native gang is created, updated, scaled, refreshed and deleted")
 def test_native_gang_is_created_updated_and_scaled(stack: Stack, layout: str) -> None:
     stack.cluster.add_nodes(8)
-    stack.deploy_services(pair(stack.namespace, layout=layout))
-    assert (stack.ready(), least(stack)) == (
-        {"prefill": 1, "decode": 2},
-        6,
+    stack.deploy_services(make_service(stack.namespace, layout=layout))
+    assert (stack.count_ready(), read_min_count(stack)) == ({"prefill": 1, "decode": 2}, 6)
+    (active,) = (
+        item for item in stack.read_output("status")["conditions"] if item["type"] == "Active"
     )
-    (active,) = (each for each in stack.output("status")["conditions"] if each["type"] == "Active")
     assert active["status"] == "True"
     assert stack.preview() == {}
     before = stack.pods()
@@ -55,20 +54,17 @@ def test_native_gang_is_created_updated_and_scaled(stack: Stack, layout: str) ->
     assert stack.pods() == before
 
     with stack.min_ready_replicas() as seen:
-        stack.deploy_services(pair(stack.namespace, tag="2", layout=layout))
+        stack.deploy_services(make_service(stack.namespace, tag="2", layout=layout))
     assert seen["decode"] >= 1
     assert set(stack.tags().values()) == {"2"}
 
     before = stack.pods()
-    stack.deploy_services(pair(stack.namespace, 3, tag="2", layout=layout))
-    assert (stack.ready(), least(stack)) == (
-        {"prefill": 1, "decode": 3},
-        8,
-    )
+    stack.deploy_services(make_service(stack.namespace, 3, tag="2", layout=layout))
+    assert (stack.count_ready(), read_min_count(stack)) == ({"prefill": 1, "decode": 3}, 8)
     assert before.items() <= stack.pods().items()
-    stack.deploy_services(pair(stack.namespace, 2, tag="2", layout=layout))
+    stack.deploy_services(make_service(stack.namespace, 2, tag="2", layout=layout))
     stack.cluster.wait(lambda: stack.pods() == before, 60, stack.pods)
-    assert least(stack) == 6
+    assert read_min_count(stack) == 6
 
     stack.down().assert_succeeded()
     stack.cluster.wait(
@@ -79,13 +75,13 @@ def test_native_gang_is_created_updated_and_scaled(stack: Stack, layout: str) ->
 @pytest.mark.verifies("Rolling replicas into a Native gang is rejected; Recreate works")
 def test_rolling_into_native_gang_is_rejected(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
-    stack.deploy_services(pair(stack.namespace, **NO_GANG))
+    stack.deploy_services(make_service(stack.namespace, **NO_GANG))
     before = stack.pods()
-    stack.write(pair(stack.namespace))
+    stack.write(make_service(stack.namespace))
     result = stack.up().assert_failed()
     assert "Recreate" in result.text
     assert stack.pods() == before
     stack.deploy_services(
-        pair(stack.namespace, rollout={"strategy": "Recreate", "timeout": "150s"})
+        make_service(stack.namespace, rollout={"strategy": "Recreate", "timeout": "150s"})
     )
-    assert stack.ready() == {"prefill": 1, "decode": 2}
+    assert stack.count_ready() == {"prefill": 1, "decode": 2}

@@ -49,9 +49,9 @@ def write_program(stack: Stack, options: str, name: str = "svc") -> None:
     stack.program = PROGRAM.replace("OPTIONS", options).replace("NAME", repr(name))
 
 
-def urn_of(stack: Stack, name: str) -> str:
+def find_urn(stack: Stack, name: str) -> str:
     """Return the URN of a resource by its logical name or the end of its URN."""
-    (urn,) = [each["urn"] for each in stack.resources() if each["urn"].endswith(f":{name}")]
+    (urn,) = [item["urn"] for item in stack.read_resources() if item["urn"].endswith(f":{name}")]
     return str(urn)
 
 
@@ -59,11 +59,11 @@ def urn_of(stack: Stack, name: str) -> str:
     "With --target, --exclude, --refresh, --run-program, --parallel 1 and --plan, a service "
     "updates replica by replica"
 )
-def test_partial_updates(stack: Stack) -> None:
+def test_partial_commands_update_replica_by_replica(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role())
     names = [f"svc-serve-{index}" for index in range(3)]
-    urns = [urn_of(stack, name) for name in names]
+    urns = [find_urn(stack, name) for name in names]
     steps: list[tuple[tuple[str, ...], str]] = [
         (("--target", urns[1]), "121"),
         (("--exclude", urns[0]), "133"),
@@ -73,17 +73,17 @@ def test_partial_updates(stack: Stack) -> None:
     ]
     for words, tags in steps:
         stack.write(stack.service(role(tag=max(tags), **SLOW)))
-        with stack.min_ready_replicas() as least:
+        with stack.min_ready_replicas() as min_ready:
             stack.run(*UP, *words).assert_succeeded()
         assert list(stack.images().values()) == list(tags), words
-        assert least["serve"] == 2, words
+        assert min_ready["serve"] == 2, words
     assert stack.preview() == {}
     experimental = {"PULUMI_EXPERIMENTAL": "true"}
     stack.write(stack.service(role(tag="7", **SLOW)))
     stack.run("preview", "--save-plan", "plan.json", **experimental).assert_succeeded()
-    with stack.min_ready_replicas() as least:
+    with stack.min_ready_replicas() as min_ready:
         stack.run(*UP, "--plan", "plan.json", **experimental).assert_succeeded()
-    assert (least["serve"], set(stack.images().values())) == (2, {"7"})
+    assert (min_ready["serve"], set(stack.images().values())) == (2, {"7"})
     # Other changes than the plan's are rejected.
     stack.write(stack.service(role(tag="8")))
     planned = stack.run(*UP, "--plan", "plan.json", **experimental).assert_failed()
@@ -92,60 +92,60 @@ def test_partial_updates(stack: Stack) -> None:
     stack.deploy(role(tag="7", **SLOW))
     stack.run("refresh", "--yes", "--run-program").assert_succeeded()
     assert stack.preview() == {}
-    uids = stack.lws_uids()
+    uids = stack.list_lws_uids()
     replaced = stack.run(*UP, "--target-replace", urns[2]).assert_failed()
     assert "already exists" in replaced.text
-    assert (stack.lws_uids(), stack.preview()) == (uids, {})
+    assert (stack.list_lws_uids(), stack.preview()) == (uids, {})
     stack.run("destroy", "--yes", "--skip-preview", "--run-program").assert_succeeded()
-    assert stack.remaining_objects() == []
+    assert stack.list_objects() == []
 
 
 @pytest.mark.verifies(
     "A stack's transform, a provider, protect, an alias, retainOnDelete and deletedWith apply to "
     "all objects; replaceOnChanges does not"
 )
-def test_options_of_component(stack: Stack) -> None:
+def test_component_options_apply_to_all_objects(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.write(stack.service(role()))
     write_program(stack, "")
     stack.up().assert_succeeded()
-    assert {each["metadata"]["labels"]["team"] for each in stack.lws().values()} == {"search"}
-    provider = urn_of(stack, "other")
-    made = [each for each in stack.resources() if f"{COMPONENT}$" in each["urn"]]
-    assert {each["provider"].rpartition("::")[0] for each in made} == {provider}
-    pods, uids = stack.pods(), stack.lws_uids()
+    assert {item["metadata"]["labels"]["team"] for item in stack.lws().values()} == {"search"}
+    provider = find_urn(stack, "other")
+    children = [item for item in stack.read_resources() if f"{COMPONENT}$" in item["urn"]]
+    assert {item["provider"].rpartition("::")[0] for item in children} == {provider}
+    pods, uids = stack.pods(), stack.list_lws_uids()
     write_program(stack, "protect=True")
     stack.up().assert_succeeded()
-    refused = stack.down().assert_failed()
-    assert "protected" in refused.text
+    rejected = stack.down().assert_failed()
+    assert "protected" in rejected.text
     write_program(stack, "aliases=[pulumi.Alias(name='svc')]", name="llm")
     stack.up().assert_succeeded()
-    assert not {"replace", "create-replacement", "delete"} & stack.changes().keys()
-    assert (stack.pods(), urn_of(stack, "llm-serve-0").count("svc")) == (pods, 0)
+    assert not {"replace", "create-replacement", "delete"} & stack.read_changes().keys()
+    assert (stack.pods(), find_urn(stack, "llm-serve-0").count("svc")) == (pods, 0)
     write_program(stack, "replace_on_changes=['*']", name="llm")
     stack.write(stack.service(role(tag="2", **SLOW)))
-    with stack.min_ready_replicas() as least:
+    with stack.min_ready_replicas() as min_ready:
         stack.up().assert_succeeded()
-    assert (least["serve"], stack.lws_uids()) == (2, uids)
+    assert (min_ready["serve"], stack.list_lws_uids()) == (2, uids)
     write_program(stack, "deleted_with=namespace", name="llm")
     stack.up().assert_succeeded()
     stack.down().assert_succeeded()
     # The namespace was retained, so its objects still exist.
-    assert (stack.lws_uids(), stack.resources()) == (uids, [])
+    assert (stack.list_lws_uids(), stack.read_resources()) == (uids, [])
     write_program(stack, "retain_on_delete=True", name="llm")
     # The provider's argument is protected too.
     upsert = {"PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true"}
     stack.up(**upsert).assert_succeeded()
     assert stack.preview(**upsert) == {}
     stack.down().assert_succeeded()
-    assert (stack.lws_uids(), stack.resources()) == (uids, [])
+    assert (stack.list_lws_uids(), stack.read_resources()) == (uids, [])
 
 
-@pytest.mark.verifies("`pulumi state move` takes a service to another stack without restarts")
-def test_state_move(stack: Stack, project: Callable[..., Stack]) -> None:
+@pytest.mark.verifies("`pulumi state move` moves a service to another stack without restarts")
+def test_state_move_restarts_no_pod(stack: Stack, project: Callable[..., Stack]) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role())
-    pods, component = stack.pods(), urn_of(stack, f"{COMPONENT}::svc")
+    pods, component = stack.pods(), find_urn(stack, f"{COMPONENT}::svc")
     other = project("other", backend=stack.state)
     name = f"organization/{other.folder.name}/dev"
     source = f"organization/{stack.folder.name}/dev"
@@ -157,17 +157,17 @@ def test_state_move(stack: Stack, project: Callable[..., Stack]) -> None:
     stack.up().assert_succeeded()
     assert stack.pods() == pods
     # The service updates replica by replica in its new stack.
-    with stack.min_ready_replicas() as least:
+    with stack.min_ready_replicas() as min_ready:
         other.deploy(role(tag="2", **SLOW))
-    assert (least["serve"], set(stack.images().values())) == (2, {"2"})
+    assert (min_ready["serve"], set(stack.images().values())) == (2, {"2"})
 
 
 @pytest.mark.verifies(
-    "Ctrl-C ends a waiting update, twice at once; a destroy at the same time is rejected; "
+    "Ctrl-C ends a waiting update, a second one immediately; a concurrent destroy is rejected; "
     "the next update continues"
 )
 @pytest.mark.parametrize("signals", [1, 2])
-def test_interrupted_wait(stack: Stack, signals: int) -> None:
+def test_update_continues_after_interruption(stack: Stack, signals: int) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role())
     stack.write(stack.service(role(tag="2", behaviour="unpullable")))
@@ -186,14 +186,14 @@ def test_interrupted_wait(stack: Stack, signals: int) -> None:
     assert set(stack.images().values()) == {"3"}
     assert stack.preview() == {}
     stack.down().assert_succeeded()
-    assert stack.remaining_objects() == []
+    assert stack.list_objects() == []
 
 
 @pytest.mark.verifies(
     "The Automation API returns progress as events and a failure as an error with its reason; with "
-    "--continue-on-error another service is created all the same"
+    "--continue-on-error the other service is created anyway"
 )
-def test_automation_api(stack: Stack) -> None:
+def test_automation_api_reports_progress_and_failures(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     short = {"timeout": "20s"}
     bad = stack.service(
@@ -211,11 +211,11 @@ def test_automation_api(stack: Stack) -> None:
         app.up(on_event=events.append, continue_on_error=True)
     messages = [event.diagnostic_event.message for event in events if event.diagnostic_event]
     assert any("svc-serve" in message for message in messages), messages
-    assert stack.ready()["serve"] == 2
+    assert stack.count_ready()["serve"] == 2
     stack.write(good)
     result = app.up()
     assert result.summary.result == "succeeded"
     assert result.outputs["status"].value["components"]["serve"]["phase"] == "Running"
     assert app.preview().change_summary.keys() == {automation.OpType.SAME}
     app.destroy()
-    assert stack.remaining_objects() == []
+    assert stack.list_objects() == []

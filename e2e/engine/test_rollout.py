@@ -22,7 +22,7 @@ def layouts(claim: str, *, core: bool = False) -> pytest.MarkDecorator:
     )
 
 
-def leader_names(layout: str, *indices: int) -> list[str]:
+def list_leader_names(layout: str, *indices: int) -> list[str]:
     """Return the leader pods of replicas of the role `serve`."""
     return [f"svc-serve-{index}{'-0' if layout == 'PerReplica' else ''}" for index in indices]
 
@@ -46,7 +46,7 @@ PER_ROLE_CREATED = f"{CREATED} (layout PerRole)"
         )
     ],
 )
-def test_create_and_image_change(
+def test_created_service_changes_image_gradually(
     stack: Stack, layout: str, replicas: int, gpus: int | None
 ) -> None:
     """Replicas with `gpus` have two nodes, and are a gang."""
@@ -57,17 +57,17 @@ def test_create_and_image_change(
     lws = replicas if layout == "PerReplica" else 1
     assert stack.preview() == {"create": lws + 3 + (gpus is not None)}
     stack.up().assert_succeeded()
-    assert stack.ready() == {"serve": replicas}
-    assert stack.output("status")["components"]["serve"]["readyReplicas"] == replicas
+    assert stack.count_ready() == {"serve": replicas}
+    assert stack.read_output("status")["components"]["serve"]["readyReplicas"] == replicas
     for _ in range(2):
         assert stack.preview() == {}
         stack.up().assert_succeeded()
-        assert stack.changes() == {}
-    least = stack.roll(role(tag="2", **more), layout=layout)
-    assert least["samples"] > replicas
-    assert least["serve"] == replicas - 1, least
+        assert stack.read_changes() == {}
+    min_ready = stack.roll(role(tag="2", **more), layout=layout)
+    assert min_ready["samples"] > replicas
+    assert min_ready["serve"] == replicas - 1, min_ready
     assert set(stack.tags().values()) == {"2"}
-    assert stack.output("status")["components"]["serve"]["phase"] == "Running"
+    assert stack.read_output("status")["components"]["serve"]["phase"] == "Running"
     assert stack.preview() == {}
     stack.destroy()
 
@@ -76,13 +76,13 @@ def test_create_and_image_change(
 def test_gang_of_forty_replicas_is_created(stack: Stack) -> None:
     stack.cluster.add_nodes(10)
     stack.deploy(role(replicas=40, gpus=1, **TWO_NODES))
-    assert stack.ready() == {"serve": 40}
+    assert stack.count_ready() == {"serve": 40}
     assert stack.preview() == {}
 
 
 @layouts("A failing image halts the update; a good or the old image repairs it", core=True)
 @pytest.mark.parametrize("repair", ["3", "1"])
-def test_a_failing_image(stack: Stack, layout: str, repair: str) -> None:
+def test_failing_image_halts_update_until_repaired(stack: Stack, layout: str, repair: str) -> None:
     stack.cluster.add_nodes(4)
     # A LeaderWorkerSet with three replicas has three times the timeout.
     seconds, halted = ("15s", "svc-serve-2") if layout == "PerReplica" else ("5s", "svc-serve")
@@ -93,34 +93,34 @@ def test_a_failing_image(stack: Stack, layout: str, repair: str) -> None:
     limit = "" if layout == "PerReplica" else " 5s per replica"
     expected = f"svc: {halted} is not available after 15s (rollout.timeout{limit})"
     assert expected in result.text, result.text
-    assert stack.tags() == dict(zip(leader_names(layout, 0, 1, 2), "112", strict=True))
+    assert stack.tags() == dict(zip(list_leader_names(layout, 0, 1, 2), "112", strict=True))
     if layout == "PerReplica":
         assert list(stack.images().values()) == ["1", "1", "2"]
     after = stack.pods()
     changed = [name for name, uid in before.items() if after.get(name) != uid]
-    assert changed == leader_names(layout, 2)
-    assert stack.ready() == {"serve": 2}
-    least = stack.roll(role(tag=repair), layout=layout)
-    assert least["serve"] >= 2
+    assert changed == list_leader_names(layout, 2)
+    assert stack.count_ready() == {"serve": 2}
+    min_ready = stack.roll(role(tag=repair), layout=layout)
+    assert min_ready["serve"] >= 2
     assert set(stack.images().values()) == set(stack.tags().values()) == {repair}
-    assert stack.ready() == {"serve": 3}
+    assert stack.count_ready() == {"serve": 3}
     assert stack.preview() == {}
 
 
 @layouts("Replicas below the partition keep their pods, also in later updates")
-def test_partition(stack: Stack, layout: str) -> None:
+def test_replicas_below_partition_keep_their_pods(stack: Stack, layout: str) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy(role(replicas=4), layout=layout)
     before = stack.pods()
     held: dict[str, Any] = {"layout": layout, "rollout": {"timeout": "150s", "partition": 2}}
-    frozen = leader_names(layout, 0, 1)
+    frozen = list_leader_names(layout, 0, 1)
     stack.deploy(role(replicas=4, tag="2"), **held)
     assert [name for name, tag in stack.tags().items() if tag == "1"] == frozen
     assert stack.preview() == {}
     owner = {"labels": {"team": "blue"}}
     stack.deploy(role(replicas=5, tag="2"), metadata=owner, **held)
     assert [name for name, tag in stack.tags().items() if tag == "1"] == frozen
-    assert {each["metadata"]["labels"]["team"] for each in stack.lws().values()} == {"blue"}
+    assert {item["metadata"]["labels"]["team"] for item in stack.lws().values()} == {"blue"}
     after = stack.pods()
     assert all(after[name] == before[name] for name in frozen)
     stack.deploy(role(replicas=5, tag="2"), metadata=owner, layout=layout)
@@ -128,20 +128,20 @@ def test_partition(stack: Stack, layout: str) -> None:
 
 
 @layouts("Scaling restarts nothing, and adds or removes at most one LeaderWorkerSet", core=True)
-def test_scale(stack: Stack, layout: str) -> None:
+def test_scaling_restarts_no_pod(stack: Stack, layout: str) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy(role(replicas=2, gpus=1, **TWO_NODES), layout=layout)
     before = stack.pods()
     stack.deploy(role(replicas=3, gpus=1, **TWO_NODES), layout=layout)
     # PodGroup and the component, and a LeaderWorkerSet.
     grown = {"create": 1, "update": 2} if layout == "PerReplica" else {"update": 3}
-    assert stack.changes() == grown
+    assert stack.read_changes() == grown
     after = stack.pods()
     assert before.items() <= after.items()
     assert len(after) == len(before) + 2
-    assert stack.ready() == {"serve": 3}
+    assert stack.count_ready() == {"serve": 3}
     stack.deploy(role(replicas=2, gpus=1, **TWO_NODES), layout=layout)
-    assert stack.changes() == ({"delete": 1, "update": 2} if "create" in grown else grown)
+    assert stack.read_changes() == ({"delete": 1, "update": 2} if "create" in grown else grown)
     stack.cluster.wait(lambda: stack.pods() == before, 60, "pods of the removed replica")
 
 
@@ -151,20 +151,20 @@ def test_other_strategies_change_all_replicas(stack: Stack, layout: str, strateg
     stack.cluster.add_nodes(3)
     spec: dict[str, Any] = {"layout": layout, "rollout": {**QUICK, "strategy": strategy}}
     stack.deploy(role(), **spec)
-    before = stack.lws_uids()
-    least = stack.roll(role(tag="2", behaviour="slow"), **spec)
-    assert stack.ready() == {"serve": 3}
-    kept = {stack.lws_uids()[name] == uid for name, uid in before.items()}
+    before = stack.list_lws_uids()
+    min_ready = stack.roll(role(tag="2", behaviour="slow"), **spec)
+    assert stack.count_ready() == {"serve": 3}
+    kept = {stack.list_lws_uids()[name] == uid for name, uid in before.items()}
     assert kept == {strategy == "AllAtOnce"}
     # All at once needs the feature gate MaxUnavailableStatefulSet, which is off in 1.35.4.
-    assert least["serve"] == (2 if (layout, strategy) == ("PerRole", "AllAtOnce") else 0)
+    assert min_ready["serve"] == (2 if (layout, strategy) == ("PerRole", "AllAtOnce") else 0)
     assert stack.preview() == {}
     started = time.monotonic()
     short = {**spec, "rollout": {**spec["rollout"], "timeout": "15s"}}
     stack.fail(role(tag="3", behaviour="unpullable"), **short)
     assert time.monotonic() - started < 90, "an update has wait.timeout, which is 150s"
     stack.deploy(role(tag="4"), **spec)
-    assert stack.ready() == {"serve": 3}
+    assert stack.count_ready() == {"serve": 3}
 
 
 @pytest.mark.verifies("Removing a role leaves nothing; changing metadata restarts nothing")
@@ -177,7 +177,7 @@ def test_removed_role_leaves_nothing(stack: Stack) -> None:
     assert stack.pods() == before
     stack.deploy(role(replicas=2), metadata=noted)
     stack.cluster.wait(lambda: len(stack.pods()) == 2, 60, "pods of the removed role")
-    assert sorted(stack.remaining_objects()) == [
+    assert sorted(stack.list_objects()) == [
         "LeaderWorkerSet/svc-serve-0",
         "LeaderWorkerSet/svc-serve-1",
         "Service/svc",
@@ -196,17 +196,17 @@ def test_replicas_and_image_change_together(stack: Stack, workers: str | None) -
     before = stack.pods()
     stack.write(stack.service(role(replicas=10, tag="2", behaviour="slow", **TWO_NODES)))
     assert stack.preview() == {"create": 7, "update": 5}
-    with stack.min_ready_replicas() as least:
+    with stack.min_ready_replicas() as min_ready:
         stack.up(**parallel).assert_succeeded()
-    assert least["serve"] == 2, least
-    assert stack.ready() == {"serve": 10}
+    assert min_ready["serve"] == 2, min_ready
+    assert stack.count_ready() == {"serve": 10}
     assert set(stack.images().values()) == {"2"}
     assert not set(stack.pods().items()) & set(before.items())
     assert stack.preview() == {}
     stack.write(stack.service(role(replicas=10, tag="3", **TWO_NODES)))
-    with stack.min_ready_replicas() as least:
+    with stack.min_ready_replicas() as min_ready:
         stack.up(**parallel).assert_succeeded()
-    assert least["serve"] == 9, least
+    assert min_ready["serve"] == 9, min_ready
     assert stack.preview() == {}
 
 
@@ -215,14 +215,14 @@ def test_role_joins_gang_during_update(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
     order: dict[str, Any] = {"rollout": {"roleOrder": "Sequential", "timeout": "60s"}}
 
-    def wanted(tag: str, *decoders: int) -> dict[str, Any]:
+    def make_service(tag: str, *decoders: int) -> dict[str, Any]:
         more = [role("decode", "decoder", replicas=count, tag=tag) for count in decoders]
         first = role("prefill", "prefiller", replicas=2, tag=tag, behaviour="slow", **TWO_NODES)
         return stack.service(first, *more, **order)
 
-    stack.deploy_services(wanted("1", 1))
-    least = stack.roll_services(wanted("2", 3))
-    assert least["prefill"] == 1, least
-    assert stack.ready() == {"prefill": 2, "decode": 3}
+    stack.deploy_services(make_service("1", 1))
+    min_ready = stack.roll_services(make_service("2", 3))
+    assert min_ready["prefill"] == 1, min_ready
+    assert stack.count_ready() == {"prefill": 2, "decode": 3}
     assert set(stack.images().values()) == {"2"}
     assert stack.preview() == {}

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from e2e.engine.services import QUICK, Stack, rendered, role, router
-from e2e.routers import disaggregated
+from e2e.engine.services import QUICK, Stack, list_rendered, role, router
+from e2e.routers import make_disaggregated
 
 
 @pytest.mark.core
@@ -20,16 +20,18 @@ def test_removed_router_restores_service(stack: Stack) -> None:
     routed, alone = stack.service(router(), spread), stack.service(spread)
     stack.deploy_services(routed)
     stack.assert_objects(routed)
-    assert {"Deployment/svc-epp", "Gateway/svc-gateway", "PodGroup/svc"} <= set(rendered(routed))
-    before = serving(stack)
-    least = stack.roll_services(alone)
-    assert least["serve"] == 2
+    assert {"Deployment/svc-epp", "Gateway/svc-gateway", "PodGroup/svc"} <= set(
+        list_rendered(routed)
+    )
+    before = list_engines(stack)
+    min_ready = stack.roll_services(alone)
+    assert min_ready["serve"] == 2
     stack.assert_objects(alone)
-    assert "Service/svc" in rendered(alone)
-    assert serving(stack) == before
+    assert "Service/svc" in list_rendered(alone)
+    assert list_engines(stack) == before
     stack.deploy_services(routed)
-    assert stack.remaining_objects() == rendered(routed)
-    assert serving(stack) == before
+    assert stack.list_objects() == list_rendered(routed)
+    assert list_engines(stack) == before
     stack.destroy()
     stack.cluster.wait(lambda: not stack.cluster.pods(stack.namespace), 60, "pods of the service")
 
@@ -39,17 +41,17 @@ def test_removed_router_restores_service(stack: Stack) -> None:
 )
 def test_removed_router_removes_sidecars_gradually(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
-    paired = disaggregated(stack.namespace)
-    paired["spec"] |= {"rollout": QUICK, "wait": QUICK}
-    stack.deploy_services(paired)
-    before = serving(stack)
-    alone = {**paired, "spec": {**paired["spec"], "roles": paired["spec"]["roles"][1:]}}
-    least = stack.roll_services(alone)
+    service = make_disaggregated(stack.namespace)
+    service["spec"] |= {"rollout": QUICK, "wait": QUICK}
+    stack.deploy_services(service)
+    before = list_engines(stack)
+    alone = {**service, "spec": {**service["spec"], "roles": service["spec"]["roles"][1:]}}
+    min_ready = stack.roll_services(alone)
     stack.assert_objects(alone)
-    after = serving(stack)
+    after = list_engines(stack)
     assert not set(after.items()) & set(before.items())
-    assert (least["prefill"], least["decode"]) == (1, 1), least
-    assert stack.ready() == {"prefill": 2, "decode": 2}
+    assert (min_ready["prefill"], min_ready["decode"]) == (1, 1), min_ready
+    assert stack.count_ready() == {"prefill": 2, "decode": 2}
 
 
 @pytest.mark.verifies(
@@ -62,11 +64,11 @@ def test_failing_picker_fails_update(stack: Stack) -> None:
     result = stack.fail(bad, role(replicas=2), wait={"timeout": "15s"})
     assert "Deployment (svc-epp)" in result.text, result.text[-4000:]
     assert time.monotonic() - started < 120
-    assert stack.ready()["serve"] == 2
+    assert stack.count_ready()["serve"] == 2
     stack.deploy(router(), role(replicas=2))
     assert stack.preview() == {}
 
 
-def serving(stack: Stack) -> dict[str, str]:
-    found = stack.pods()
-    return {name: uid for name, uid in found.items() if not name.startswith("svc-epp-")}
+def list_engines(stack: Stack) -> dict[str, str]:
+    pods = stack.pods()
+    return {name: uid for name, uid in pods.items() if not name.startswith("svc-epp-")}

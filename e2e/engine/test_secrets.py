@@ -21,7 +21,7 @@ SECRETS = {
 PLAIN = ("t0ken-of-the-hub", "cmVnaXN0cnktcGFzc3dvcmQ", "k3y-of-the-gateway")
 
 
-def leaks(text: str) -> list[str]:
+def find_leaks(text: str) -> list[str]:
     """Return the secrets in a text, including base64-encoded ones."""
     encoded = {
         base64.b64encode(f"{' ' * shift}{part}".encode()).decode()[4:-4]
@@ -54,33 +54,35 @@ def test_secrets_of_page_do_not_leak(stack: Stack, tmp_path: Path) -> None:
     stack.run("config", "set", "tlsCert", "certificate").assert_succeeded()
     texts: dict[tuple[str, ...], str] = {}
     lws: list[dict[str, str]] = []
-    for round_ in ("", "2"):
+    for suffix in ("", "2"):
         for key, value in SECRETS.items():
-            changed = value + round_ * (key != "registry")
+            changed = value + suffix * (key != "registry")
             stack.run("config", "set", key, changed, "--secret").assert_succeeded()
-        events = tmp_path / f"events{round_}"
+        events = tmp_path / f"events{suffix}"
         for words in (
             ("up", "--yes", "--diff", "--debug", "--event-log", str(events)),
             ("stack", "export"),
             ("stack", "history", "--json"),
             ("preview", "--json"),
         ):
-            command = (round_, *words[:2])
+            command = (suffix, *words[:2])
             texts[command] = stack.run(*words).assert_succeeded().text
-        lws.append(stack.lws_uids())
-        texts[round_, "events"] = events.read_text(encoding="utf-8")
+        lws.append(stack.list_lws_uids())
+        texts[suffix, "events"] = events.read_text(encoding="utf-8")
     for path in (path for path in stack.state.rglob("*") if path.is_file()):
         texts["state", path.name] = path.read_bytes().decode(errors="replace")
-    assert {key: leaks(text) for key, text in texts.items() if leaks(text)} == {}
+    assert {key: find_leaks(text) for key, text in texts.items() if find_leaks(text)} == {}
     (hub,) = [
-        each
-        for each in stack.cluster.list("v1/Secret", stack.namespace)
-        if each["metadata"]["name"] == "hub"
+        item
+        for item in stack.cluster.list("v1/Secret", stack.namespace)
+        if item["metadata"]["name"] == "hub"
     ]
     # The update changed the Secret, so the texts above include a change.
     assert base64.b64decode(hub["data"]["token"]).decode() == SECRETS["hubToken"] + "2"
     # A Secret with the same name replaces no other object.
     assert lws[0] == lws[1] != {}
-    assert leaks(base64.b64decode(hub["data"]["token"]).decode())
-    assert not leaks(json.dumps(list(stack.lws().values()) + stack.cluster.pods(stack.namespace)))
+    assert find_leaks(base64.b64decode(hub["data"]["token"]).decode())
+    assert not find_leaks(
+        json.dumps(list(stack.lws().values()) + stack.cluster.pods(stack.namespace))
+    )
     stack.down().assert_succeeded()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.engine.project import REPOSITORY, SECONDS
+from e2e.engine.project import REPOSITORY, TIMEOUT_SECONDS
 from tests.page_blocks import Block, blocks, commands, edit, matches
 
 PAGE = REPOSITORY / "docs" / "tutorial.md"
@@ -67,7 +67,7 @@ class Terminals:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
         if target:
@@ -84,7 +84,7 @@ class Terminals:
             self.cluster = subprocess.Popen(
                 [sys.executable, *shlex.split(found[1])], cwd=REPOSITORY, stdout=log, stderr=log
             )
-        ends = time.monotonic() + SECONDS
+        ends = time.monotonic() + TIMEOUT_SECONDS
         while "Ctrl-C deletes" not in self.printed() and self.cluster.poll() is None:
             assert time.monotonic() < ends, self.printed()
             time.sleep(0.2)

@@ -71,12 +71,12 @@ class Traffic(StandIn):
             time.sleep(0.02)
         return self.sent[begin:]
 
-    def failed(self) -> Counter[str]:
-        return Counter(each.error for each in self.sent if each.error)
+    def count_errors(self) -> Counter[str]:
+        return Counter(item.error for item in self.sent if item.error)
 
     def work(self) -> None:
         with ExitStack() as engines:
-            clients = [threading.Thread(target=self._ask) for _ in range(2)]
+            clients = [threading.Thread(target=self._send_requests) for _ in range(2)]
             self._read(engines)
             for client in clients:
                 client.start()
@@ -92,64 +92,68 @@ class Traffic(StandIn):
         self._stop.set()
 
     def _read(self, engines: ExitStack) -> None:
-        pods = [pod for space in self._namespaces for pod in self._cluster.pods(space)]
+        pods = [pod for namespace in self._namespaces for pod in self._cluster.pods(namespace)]
         ready = [pod for pod in pods if is_ready(pod) and pod["status"].get("podIP")]
         for pod in ready:
             address = pod["status"]["podIP"]
             if SERVICE in pod["metadata"]["labels"] and address not in self._engines:
                 self._engines.add(address)
                 engines.enter_context(Engine(address, self.port))
-        self._backends = list(self._of_host(ready) if self._host else self._of_service(ready))
+        self._backends = list(
+            self._follow_route(ready) if self._host else self._follow_service(ready)
+        )
 
-    def _of_service(self, ready: Sequence[Object]) -> Iterator[Backend]:
-        space = self._namespaces[0]
-        services = {s["metadata"]["name"]: s for s in self._cluster.list("v1/Service", space)}
+    def _follow_service(self, ready: Sequence[Object]) -> Iterator[Backend]:
+        namespace = self._namespaces[0]
+        services = {s["metadata"]["name"]: s for s in self._cluster.list("v1/Service", namespace)}
         if self._service in services:
             selector = services[self._service]["spec"]["selector"]
-            yield Backend(1, _selected(ready, space, selector))
+            yield Backend(1, _select_pods(ready, namespace, selector))
 
-    def _of_host(self, ready: Sequence[Object]) -> Iterator[Backend]:
+    def _follow_route(self, ready: Sequence[Object]) -> Iterator[Backend]:
         routes = [
-            route for space in self._namespaces for route in self._cluster.list(ROUTES, space)
+            route
+            for namespace in self._namespaces
+            for route in self._cluster.list(ROUTES, namespace)
         ]
-        known = [route for route in routes if self._host in route["spec"].get("hostnames", ())]
-        if not known:
+        matching = [route for route in routes if self._host in route["spec"].get("hostnames", ())]
+        if not matching:
             return
-        route = min(known, key=lambda found: [
+        route = min(matching, key=lambda found: [
             found["metadata"][key] for key in ("creationTimestamp", "namespace", "name")
         ])  # fmt: skip
         home = route["metadata"]["namespace"]
         (rule,) = route["spec"]["rules"]
         for ref in rule["backendRefs"]:
-            space, weight = ref.get("namespace", home), ref.get("weight", 1)
-            if space != home and not self._is_granted(home, space):
-                yield Backend(weight, (), f"no ReferenceGrant in {space}")
+            namespace, weight = ref.get("namespace", home), ref.get("weight", 1)
+            if namespace != home and not self._is_granted(home, namespace):
+                yield Backend(weight, (), f"no ReferenceGrant in {namespace}")
                 continue
             assert ref["kind"] == "InferencePool"
-            pools = {p["metadata"]["name"]: p for p in self._cluster.list(POOLS, space)}
+            pools = {p["metadata"]["name"]: p for p in self._cluster.list(POOLS, namespace)}
             if ref["name"] not in pools:
                 yield Backend(weight, (), f"no pool {ref['name']}")
                 continue
             selector = pools[ref["name"]]["spec"]["selector"]["matchLabels"]
-            yield Backend(weight, _selected(ready, space, selector))
+            yield Backend(weight, _select_pods(ready, namespace, selector))
 
-    def _is_granted(self, home: str, space: str) -> bool:
+    def _is_granted(self, home: str, namespace: str) -> bool:
         return any(
             source["namespace"] == home
-            for grant in self._cluster.list(GRANTS, space)
+            for grant in self._cluster.list(GRANTS, namespace)
             for source in grant["spec"]["from"]
         )
 
-    def _ask(self) -> None:
+    def _send_requests(self) -> None:
         while not self._stop.is_set():
-            self.sent.append(self._one())
+            self.sent.append(self._send_request())
             self._stop.wait(0.02)
 
-    def _one(self) -> Sent:
+    def _send_request(self) -> Sent:
         backends = self._backends
         if not any(backend.weight for backend in backends):
             return Sent(error="no route")
-        (backend,) = random.choices(backends, [each.weight for each in backends])
+        (backend,) = random.choices(backends, [item.weight for item in backends])
         if not backend.pods:
             return Sent(error=backend.error or "no pod is ready")
         pod = random.choice(backend.pods)
@@ -166,11 +170,11 @@ class Traffic(StandIn):
         return Sent(metadata["namespace"], metadata["labels"][SERVICE], metadata["name"], error)
 
 
-def services(sent: Sequence[Sent]) -> Counter[str]:
-    return Counter(each.service for each in sent if not each.error)
+def count_services(sent: Sequence[Sent]) -> Counter[str]:
+    return Counter(item.service for item in sent if not item.error)
 
 
-def _selected(
+def _select_pods(
     pods: Sequence[Object], namespace: str, selector: Mapping[str, str]
 ) -> Sequence[Object]:
     return [

@@ -88,14 +88,14 @@ class Client:
             url += "?" + "&".join(f"{key}={quote(value)}" for key, value in params.items())
         # Server-side apply parses YAML, which does not combine escaped surrogate pairs.
         payload = None if body is None else json.dumps(body, ensure_ascii=False).encode()
-        answer = self._pool.request(method, url, body=payload, headers=sent)
-        if answer.status >= 400:
+        response = self._pool.request(method, url, body=payload, headers=sent)
+        if response.status >= 400:
             try:
-                rejection = json.loads(answer.data)
+                error_body = json.loads(response.data)
             except ValueError:
-                rejection = {"message": answer.data.decode(errors="replace")}
-            raise ApiError(answer.status, rejection)
-        decoded: Object = json.loads(answer.data)
+                error_body = {"message": response.data.decode(errors="replace")}
+            raise ApiError(response.status, error_body)
+        decoded: Object = json.loads(response.data)
         return decoded
 
     def text(self, path: str) -> str:
@@ -121,7 +121,7 @@ class Client:
         return [
             self.request(
                 "PATCH",
-                self._path_of(manifest, namespace, named=True),
+                self._get_path(manifest, namespace, named=True),
                 manifest,
                 params={**STRICT, "force": "true", **(DRY_RUN if dry_run else {})},
                 headers={"Content-Type": PATCH_TYPES["apply"]},
@@ -133,18 +133,18 @@ class Client:
         self, manifest: Mapping[str, Any], *, namespace: str | None = None, dry_run: bool = False
     ) -> Object:
         """Create an object, also one with `generateName`."""
-        path = self._path_of(manifest, namespace, named=False)
+        path = self._get_path(manifest, namespace, named=False)
         params = {**STRICT, **(DRY_RUN if dry_run else {})}
         return self.request("POST", path, manifest, params=params)
 
-    def _path_of(self, manifest: Mapping[str, Any], namespace: str | None, *, named: bool) -> str:
+    def _get_path(self, manifest: Mapping[str, Any], namespace: str | None, *, named: bool) -> str:
         resource = self.resource(f"{manifest['apiVersion']}/{manifest['kind']}")
         meta = manifest["metadata"]
         name = meta["name"] if named else None
-        own_namespace = meta.get("namespace", namespace)
-        if resource.namespaced and own_namespace is None:
+        object_namespace = meta.get("namespace", namespace)
+        if resource.namespaced and object_namespace is None:
             raise ValueError(f"{resource.kind} {meta.get('name')} needs a namespace")
-        return resource.path(name, own_namespace)
+        return resource.path(name, object_namespace)
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
         return self.request("GET", self.resource(kind).path(name, namespace))
@@ -202,10 +202,10 @@ class Client:
     def pods(self, namespace: str, selector: str | None = None) -> Objects:
         return self.list("v1/Pod", namespace, selector)
 
-    def bound(self, namespace: str, selector: str | None = None) -> Objects:
+    def bound_pods(self, namespace: str, selector: str | None = None) -> Objects:
         return [pod for pod in self.pods(namespace, selector) if pod["spec"].get("nodeName")]
 
-    def ready(self, namespace: str, selector: str | None = None) -> Objects:
+    def ready_pods(self, namespace: str, selector: str | None = None) -> Objects:
         """Return the pods that are ready and not terminating."""
         return [pod for pod in self.pods(namespace, selector) if is_ready(pod)]
 

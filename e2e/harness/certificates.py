@@ -60,12 +60,12 @@ def create_certificates(
     authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fusioninfer-e2e")])
     authority_id = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
     authority = (
-        _builder(now)
+        _make_builder(now)
         .subject_name(authority_name)
         .issuer_name(authority_name)
         .public_key(authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(authority=True), critical=True)
+        .add_extension(_make_key_usage(authority=True), critical=True)
         .add_extension(authority_id, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
@@ -73,12 +73,12 @@ def create_certificates(
     names = [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", *addresses)]
     alternatives = [*names, *map(x509.DNSName, ("localhost", *hosts))]
     server = (
-        _builder(now)
+        _make_builder(now)
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")]))
         .issuer_name(authority_name)
         .public_key(server_key.public_key())
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        .add_extension(_usage(authority=False), critical=True)
+        .add_extension(_make_key_usage(authority=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(_PURPOSES), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id),
@@ -93,7 +93,7 @@ def create_certificates(
     return files
 
 
-def _builder(now: dt.datetime) -> x509.CertificateBuilder:
+def _make_builder(now: dt.datetime) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .serial_number(x509.random_serial_number())
@@ -103,7 +103,7 @@ def _builder(now: dt.datetime) -> x509.CertificateBuilder:
     )
 
 
-def _usage(*, authority: bool) -> x509.KeyUsage:
+def _make_key_usage(*, authority: bool) -> x509.KeyUsage:
     # Python 3.13 rejects a certificate authority without keyUsage.
     return x509.KeyUsage(
         digital_signature=not authority,

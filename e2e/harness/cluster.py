@@ -23,19 +23,19 @@ from e2e.harness.certificates import create_certificates, write_kubeconfig
 from e2e.harness.control_plane import (
     FIRST_SERVICE,
     ControlPlane,
-    prepare,
+    prepare_control_plane,
     start_api_server,
     start_controller_manager,
     start_etcd,
 )
 from e2e.harness.pods import is_condition_true
-from e2e.harness.processes import LOOPBACK, Lifetime, Programs, free_ports
+from e2e.harness.processes import LOOPBACK, Lifetime, Programs, find_ports
 from e2e.harness.resources import Object, read_objects
 
 LOGS_VARIABLE = "FUSIONINFER_E2E_LOGS"
 """Environment variable with a folder for logs, which are otherwise deleted with the cluster."""
 
-CYCLES = "volcano_e2e_scheduling_latency_milliseconds_count"
+CYCLES_METRIC = "volcano_e2e_scheduling_latency_milliseconds_count"
 
 
 class Cluster(Lifetime, Client):
@@ -87,11 +87,11 @@ class Cluster(Lifetime, Client):
         with ExitStack() as stack:
             self.directory = Path(tempfile.mkdtemp(prefix="fusioninfer-e2e-"))
             stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-            self._ports = iter(free_ports(10))
+            self._ports = iter(find_ports(10))
             addresses = [self._address, FIRST_SERVICE] if self._address else []
             certificates = create_certificates(self.directory / "certificates", addresses)
             port = next(self._ports)
-            self._plane = prepare(
+            self._plane = prepare_control_plane(
                 self.directory, certificates, port, self._address, self._kubernetes, self._gates
             )
             super().__init__(
@@ -128,34 +128,34 @@ class Cluster(Lifetime, Client):
         plane, programs = self._plane, self.programs
         etcd = start_etcd(programs, self.directory, *self._take_ports(2))
         start_api_server(programs, plane, etcd)
-        definitions = parts.custom_resource_definitions(self._lws)
+        definitions = parts.read_definitions(self._lws)
         kueue_ports: list[int] = []
         if parts.KUEUE in self.components:
             kueue_ports = self._take_ports(2)
             authority = plane.certificates.authority.read_bytes()
-            definitions += parts.kueue_definitions(kueue_ports[0], authority)
+            definitions += parts.read_kueue_definitions(kueue_ports[0], authority)
         self.install_kinds(definitions)
         # The garbage collector discovers new kinds only every 30 s and until then does not delete
         # the dependents of a LeaderWorkerSet, so the kinds are installed first.
         start_controller_manager(programs, plane)
-        waits: list[parts.Ready] = []
+        wait_functions: list[parts.Wait] = []
         if parts.LWS in self.components:
             ports = self._take_ports(2)
-            waits.append(parts.start_lws(programs, plane, self, ports, self._lws))
+            wait_functions.append(parts.start_lws(programs, plane, self, ports, self._lws))
         if parts.VOLCANO in self.components:
             ports = self._take_ports(2)
             self._volcano_metrics = ports[1]
             started = parts.start_volcano(
                 programs, plane, self, ports, self._plugins, self._arguments
             )
-            waits.append(started)
+            wait_functions.append(started)
         if parts.KUEUE in self.components:
-            waits.append(parts.start_kueue(programs, plane, self, kueue_ports))
+            wait_functions.append(parts.start_kueue(programs, plane, self, kueue_ports))
         if parts.KUBE_SCHEDULER in self.components:
-            waits.append(parts.start_kube_scheduler(programs, plane))
+            wait_functions.append(parts.start_kube_scheduler(programs, plane))
         if parts.KWOK in self.components:
-            waits.append(parts.start_kwok(programs, plane, self._take_ports(1)))
-        for wait in waits:
+            wait_functions.append(parts.start_kwok(programs, plane, self._take_ports(1)))
+        for wait in wait_functions:
             wait()
         self._wait_for_account("default")
         programs.check()
@@ -174,14 +174,14 @@ class Cluster(Lifetime, Client):
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(install, definitions))
 
-        def missing() -> list[str]:
+        def find_unestablished() -> list[str]:
             return [
                 kind["metadata"]["name"]
                 for kind in self.list("CustomResourceDefinition")
                 if not is_condition_true(kind, "Established")
             ]
 
-        self.wait(lambda: not missing(), message=missing)
+        self.wait(lambda: not find_unestablished(), message=find_unestablished)
 
     def _wait_for_account(self, namespace: str) -> None:
         # Admission rejects pods until the default ServiceAccount of their namespace exists.
@@ -233,7 +233,7 @@ class Cluster(Lifetime, Client):
         """Return the number of scheduling cycles that Volcano has completed."""
         url = f"http://{LOOPBACK}:{self._volcano_metrics}/metrics"
         text = urllib3.request("GET", url, timeout=10).data.decode()
-        (line,) = (line for line in text.splitlines() if line.startswith(CYCLES))
+        (line,) = (line for line in text.splitlines() if line.startswith(CYCLES_METRIC))
         return int(line.split()[1])
 
     def settle(self, cycles: int = 5, timeout: float = 120) -> None:
@@ -251,7 +251,7 @@ class Cluster(Lifetime, Client):
             subject: The user. `system:serviceaccount:NAMESPACE:NAME` gets a token of that account
                 from the API server; other users are impersonated.
         """
-        token, impersonate = self._identity(subject)
+        token, impersonate = self._get_credentials(subject)
         return write_kubeconfig(
             self.directory / f"{next(self._counter)}.kubeconfig",
             server=self.server,
@@ -262,11 +262,11 @@ class Cluster(Lifetime, Client):
 
     def client_for(self, subject: str) -> Client:
         """Return a client for another user; see `kubeconfig_for`."""
-        token, impersonate = self._identity(subject)
+        token, impersonate = self._get_credentials(subject)
         authority = self._plane.certificates.authority
         return Client(self.server, authority, token, impersonate=impersonate)
 
-    def _identity(self, subject: str) -> tuple[str, str | None]:
+    def _get_credentials(self, subject: str) -> tuple[str, str | None]:
         if not subject.startswith("system:serviceaccount:"):
             return self._plane.tokens["admin"], subject
         namespace, name = subject.split(":")[2:]
@@ -289,7 +289,7 @@ class Cluster(Lifetime, Client):
     ) -> list[str]:
         """Add ready nodes with `gpus` accelerators each; return their names."""
         names = [f"{prefix}-{next(self._counter)}" for _ in range(count)]
-        nodes = [_node(name, gpus, accelerator, labels or {}, taints) for name in names]
+        nodes = [_make_node(name, gpus, accelerator, labels or {}, taints) for name in names]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self.create, nodes))
         return names
@@ -311,7 +311,7 @@ class Cluster(Lifetime, Client):
                     self.delete("v1/Pod", meta["name"], meta["namespace"], now=True)
 
 
-def _node(
+def _make_node(
     name: str,
     gpus: int,
     accelerator: str,

@@ -16,7 +16,7 @@ import yaml
 
 from e2e.catalog import manifests, program
 from e2e.harness.api import Client
-from e2e.harness.control_plane import ControlPlane, arguments, wait_http
+from e2e.harness.control_plane import ControlPlane, format_arguments, wait_http
 from e2e.harness.processes import LOOPBACK, Programs
 from e2e.harness.resources import Object, read_objects
 from e2e.harness.stages import write_stages
@@ -31,10 +31,10 @@ SCHEDULER_CONFIG = Path(__file__).with_name("volcano.yaml")
 KUEUE_GROUPS = frozenset({"", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io"})
 """API groups whose webhooks are registered."""
 
-Ready = Callable[[], None]
+Wait = Callable[[], None]
 
 
-def _manager_config(
+def _write_manager_config(
     plane: ControlPlane, name: str, api_version: str, ports: list[int], **more: Any
 ) -> Path:
     webhook_port, health_port = ports
@@ -52,15 +52,14 @@ def _manager_config(
 
 def start_lws(
     programs: Programs, plane: ControlPlane, api: Client, ports: list[int], tool: str
-) -> Ready:
+) -> Wait:
     webhook_port, health_port = ports
-    path = _manager_config(plane, "lws", "config.lws.x-k8s.io/v1alpha1", ports)
+    path = _write_manager_config(plane, "lws", "config.lws.x-k8s.io/v1alpha1", ports)
     started = programs.start(
-        "lws",
-        [program(tool, "lws"), f"--config={path}", f"--kubeconfig={plane.kubeconfig('lws')}"],
+        "lws", [program(tool, "lws"), f"--config={path}", f"--kubeconfig={plane.kubeconfig('lws')}"]
     )
 
-    def ready() -> None:
+    def wait_ready() -> None:
         wait_http(started, f"http://{LOOPBACK}:{health_port}/readyz")
         # Any response means that the webhook server uses our certificate.
         wait_http(
@@ -71,9 +70,9 @@ def start_lws(
         )
         # Registered last, because pods are rejected while a webhook does not respond.
         authority = plane.certificates.authority.read_bytes()
-        api.apply(_webhooks(tool, f"https://{LOOPBACK}:{webhook_port}", authority))
+        api.apply(_read_webhooks(tool, f"https://{LOOPBACK}:{webhook_port}", authority))
 
-    return ready
+    return wait_ready
 
 
 def start_volcano(
@@ -83,7 +82,7 @@ def start_volcano(
     ports: list[int],
     plugins: Sequence[str] = (),
     plugin_arguments: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Ready:
+) -> Wait:
     """Start Volcano's scheduler without its controllers, and open its queue.
 
     The second port serves metrics; `plugins` are additional ones.
@@ -97,7 +96,7 @@ def start_volcano(
         if plugin_arguments is not None and plugin["name"] in plugin_arguments:
             plugin["arguments"] = dict(plugin_arguments[plugin["name"]])
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    settings = arguments(
+    settings = format_arguments(
         "volcano",
         kubeconfig=plane.kubeconfig("volcano"),
         config=path,
@@ -106,27 +105,27 @@ def start_volcano(
     )
     started = programs.start("volcano", [program("volcano", "vc-scheduler"), *settings])
 
-    def ready() -> None:
+    def wait_ready() -> None:
         wait_http(started, f"http://{LOOPBACK}:{health_port}/healthz")
         api.wait(lambda: api.get("Queue", "default"), message="Volcano's default queue")
         opened = {"status": {"state": "Open"}}
         api.patch("Queue", "default", opened, subresource="status")
 
-    return ready
+    return wait_ready
 
 
-def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: list[int]) -> Ready:
+def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: list[int]) -> Wait:
     """Start Kueue with its webhooks and its integration of LeaderWorkerSets."""
     webhook_port, health_port = ports
     frameworks = {"frameworks": ["leaderworkerset.x-k8s.io/leaderworkerset"]}
     api_version = "config.kueue.x-k8s.io/v1beta2"
-    path = _manager_config(plane, "kueue", api_version, ports, integrations=frameworks)
+    path = _write_manager_config(plane, "kueue", api_version, ports, integrations=frameworks)
     url = f"https://{LOOPBACK}:{webhook_port}"
     authority = plane.certificates.authority
     started = programs.start(
         "kueue",
         [
-            *_with_metrics_certificate(plane.certificates.directory),
+            *_mount_metrics_certificate(plane.certificates.directory),
             program("kueue", "kueue"),
             f"--config={path}",
             f"--kubeconfig={plane.kubeconfig('kueue')}",
@@ -135,15 +134,15 @@ def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: lis
         ],
     )
 
-    def ready() -> None:
+    def wait_ready() -> None:
         wait_http(started, f"http://{LOOPBACK}:{health_port}/readyz")
         wait_http(started, f"{url}/", authority=authority, accept=range(200, 500))
-        api.apply(_webhooks("kueue", url, authority.read_bytes(), KUEUE_GROUPS))
+        api.apply(_read_webhooks("kueue", url, authority.read_bytes(), KUEUE_GROUPS))
 
-    return ready
+    return wait_ready
 
 
-def _with_metrics_certificate(directory: Path) -> list[str | Path]:
+def _mount_metrics_certificate(directory: Path) -> list[str | Path]:
     """Return a command prefix that mounts the certificate where Kueue requires one.
 
     Kueue requires it even with metrics off, and its path is not configurable.
@@ -155,7 +154,7 @@ def _with_metrics_certificate(directory: Path) -> list[str | Path]:
     return ["unshare", "--mount", "--map-root-user", "sh", "-ec", script, directory]
 
 
-def kueue_definitions(webhook_port: int, authority: bytes) -> list[Object]:
+def read_kueue_definitions(webhook_port: int, authority: bytes) -> list[Object]:
     """Return Kueue's CustomResourceDefinitions with conversion webhooks as in its kustomization."""
     bundle = base64.b64encode(authority).decode()
     client = {"url": f"https://{LOOPBACK}:{webhook_port}/convert", "caBundle": bundle}
@@ -170,23 +169,23 @@ def kueue_definitions(webhook_port: int, authority: bytes) -> list[Object]:
     return documents
 
 
-def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
+def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Wait:
     name = "kube-scheduler"
-    settings = arguments(name, kubeconfig=plane.kubeconfig(name))
+    settings = format_arguments(name, kubeconfig=plane.kubeconfig(name))
     started = programs.start(name, plane.program(name, *settings))
     return started.check  # It serves no health endpoint here; pods stay pending until it runs.
 
 
-def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Ready:
+def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Wait:
     (port,) = ports
     stages = write_stages(plane.directory / "stages.yaml")
     kubeconfig = plane.kubeconfig("kwok")
-    settings = arguments("kwok", kubeconfig=kubeconfig, stages=stages, port=port)
+    settings = format_arguments("kwok", kubeconfig=kubeconfig, stages=stages, port=port)
     started = programs.start("kwok", [program("kwok", "kwok"), *settings])
     return lambda: wait_http(started, f"http://{LOOPBACK}:{port}/healthz")
 
 
-def custom_resource_definitions(lws: str) -> list[Object]:
+def read_definitions(lws: str) -> list[Object]:
     """Return the CRDs of kinds that can be generated, even if their controllers do not run."""
     tools = (lws, "volcano", "epp-1.5", "gateway-api", "prometheus-operator", "keda")
     files = [file for name in tools for file in manifests(name, "crds")]
@@ -196,7 +195,7 @@ def custom_resource_definitions(lws: str) -> list[Object]:
     return [d for d in documents if d and d["kind"] == "CustomResourceDefinition"]
 
 
-def _webhooks(
+def _read_webhooks(
     tool: str, url: str, authority: bytes, groups: Set[str] | None = None
 ) -> list[Object]:
     """Return the webhook configurations of a tool, of all or some API groups, with this URL."""

@@ -32,7 +32,7 @@ SERVICES = "10.96.0.0/16"
 FIRST_SERVICE = "10.96.0.1"
 
 
-def arguments(name: str, **values: object) -> list[str]:
+def format_arguments(name: str, **values: object) -> list[str]:
     """Return a program's arguments in programs.yaml, formatted with these values."""
     return [argument.format(**values) for argument in PROGRAMS[name]]
 
@@ -81,7 +81,7 @@ class ControlPlane:
         return path
 
 
-def prepare(
+def prepare_control_plane(
     directory: Path,
     certificates: Certificates,
     port: int,
@@ -102,7 +102,7 @@ def prepare(
 
 def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port: int) -> str:
     url, peer = f"http://{LOOPBACK}:{client_port}", f"http://{LOOPBACK}:{peer_port}"
-    etcd = arguments("etcd", directory=directory, url=url, peer=peer)
+    etcd = format_arguments("etcd", directory=directory, url=url, peer=peer)
     started = programs.start("etcd", [program("etcd", "etcd"), *etcd])
     wait_http(started, f"{url}/health")
     return url
@@ -111,12 +111,12 @@ def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port:
 def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None:
     """Start the API server and wait until it is ready."""
     certificates = plane.certificates
-    place = "on loopback" if plane.address is None else "for pods"
+    variant = "on loopback" if plane.address is None else "for pods"
     started = programs.start(
         "kube-apiserver",
         plane.program(
             "kube-apiserver",
-            *arguments(
+            *format_arguments(
                 "kube-apiserver",
                 etcd=etcd,
                 port=plane.server.rsplit(":", 1)[1],
@@ -125,7 +125,7 @@ def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None
                 token_key=certificates.token_key,
                 services=SERVICES,
             ),
-            *arguments(f"kube-apiserver {place}", address=plane.address),
+            *format_arguments(f"kube-apiserver {variant}", address=plane.address),
             # Beta versions are off by default, even if their feature gate is on.
             *(["--runtime-config=scheduling.k8s.io/v1beta1=true"] if plane.has_gangs else []),
         ),
@@ -136,13 +136,13 @@ def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None
 
 def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
     """Start the controllers, which are ready when the first default ServiceAccount exists."""
-    controllers = arguments("controllers")
+    controllers = format_arguments("controllers")
     if plane.address is not None:
-        controllers += arguments("controllers for pods")
+        controllers += format_arguments("controllers for pods")
     if plane.has_gangs:
         controllers.append("podgroup-protection-controller")
     name = "kube-controller-manager"
-    settings = arguments(
+    settings = format_arguments(
         name,
         kubeconfig=plane.kubeconfig(name),
         controllers=",".join(controllers),
@@ -175,13 +175,13 @@ def wait_http(
         while time.monotonic() < deadline:
             started.check()
             try:
-                answer = pool.request("GET", url)
+                response = pool.request("GET", url)
             except urllib3.exceptions.HTTPError as error:
                 last = error
             else:
-                if answer.status in accept:
+                if response.status in accept:
                     return
-                last = f"{answer.status} {answer.data.decode(errors='replace')}"
+                last = f"{response.status} {response.data.decode(errors='replace')}"
             time.sleep(0.05)
     raise ProgramFailedError(
         f"{started.name} was not ready in {timeout:g} s: {last}; its log ends:\n{started.tail()}"

@@ -12,8 +12,8 @@ import urllib3
 
 from e2e.catalog import program
 from e2e.harness.cluster import Cluster
-from e2e.harness.control_plane import PROGRAMS, arguments
-from e2e.harness.processes import LOOPBACK, Lifetime, Program, ProgramFailedError, free_ports
+from e2e.harness.control_plane import PROGRAMS, format_arguments
+from e2e.harness.processes import LOOPBACK, Lifetime, Program, ProgramFailedError, find_ports
 
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 SERVING = b"\x08\x01"
@@ -39,7 +39,7 @@ class EndpointPicker(Lifetime):
         flags: Sequence[str] = (),
         executable: Path | None = None,
     ) -> None:
-        self.grpc_port, self.health_port, self.metrics_port = free_ports(3)
+        self.grpc_port, self.health_port, self.metrics_port = find_ports(3)
         self._cluster = cluster
         self._tool = f"epp-{version}"
         self._namespace = namespace
@@ -59,7 +59,7 @@ class EndpointPicker(Lifetime):
             name,
             [
                 self._executable or program(self._tool, "epp"),
-                *arguments(
+                *format_arguments(
                     "epp",
                     pool=self._pool,
                     namespace=self._namespace,

@@ -22,7 +22,7 @@ from e2e.harness.processes import Lifetime
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 DESTINATION = "x-gateway-destination-endpoint"
 METADATA = "envoy.lb"
-PIECE = 100
+CHUNK_BYTES = 100
 TIMEOUT = 20
 
 
@@ -69,8 +69,8 @@ class ExternalProcessor(Lifetime):
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         sent = json.dumps(body).encode() if isinstance(body, Mapping) else body
-        steps = iter(_request(sent, path, headers))
-        return _answer(self._process(steps, timeout=timeout), bodyless=body is None)
+        requests = iter(_encode(sent, path, headers))
+        return _read_answer(self._process(requests, timeout=timeout), bodyless=body is None)
 
     @contextmanager
     def hold(
@@ -82,48 +82,48 @@ class ExternalProcessor(Lifetime):
         """
         ended = Event()
 
-        def steps() -> Iterator[Any]:
-            yield from _request(json.dumps(body).encode(), "/v1/completions", headers)
+        def send_requests() -> Iterator[Any]:
+            yield from _encode(json.dumps(body).encode(), "/v1/completions", headers)
             ended.wait(timeout)
 
-        messages = self._process(steps(), timeout=timeout)
+        messages = self._process(send_requests(), timeout=timeout)
         try:
-            yield _answer(_until_body_ends(messages), bodyless=False), messages
+            yield _read_answer(_read_until_body_ends(messages), bodyless=False), messages
         finally:
             ended.set()
             messages.cancel()
 
 
-def _until_body_ends(messages: Any) -> Iterator[Any]:
+def _read_until_body_ends(messages: Any) -> Iterator[Any]:
     for message in messages:
         yield message
         if message.request_body.response.body_mutation.streamed_response.end_of_stream:
             return
 
 
-def _request(body: bytes | None, path: str, headers: Mapping[str, str] | None = None) -> list[Any]:
+def _encode(body: bytes | None, path: str, headers: Mapping[str, str] | None = None) -> list[Any]:
     method = "GET" if body is None else "POST"
     head = {":method": method, ":path": path, "content-type": "application/json"}
     head.update(headers or {})
-    start = {"headers": _headers(head), "end_of_stream": body is None}
-    steps = [ProcessingRequest(request_headers=start)]
+    start = {"headers": _make_headers(head), "end_of_stream": body is None}
+    requests = [ProcessingRequest(request_headers=start)]
     if body is not None:
-        steps += [ProcessingRequest(request_body=piece) for piece in _pieces(body)]
-    return steps
+        requests += [ProcessingRequest(request_body=piece) for piece in _split_body(body)]
+    return requests
 
 
-def _headers(values: Mapping[str, str]) -> dict[str, Any]:
+def _make_headers(values: Mapping[str, str]) -> dict[str, Any]:
     return {"headers": [{"key": k, "raw_value": v.encode()} for k, v in values.items()]}
 
 
-def _pieces(body: bytes) -> Iterator[dict[str, Any]]:
-    starts = range(0, max(len(body), 1), PIECE)
+def _split_body(body: bytes) -> Iterator[dict[str, Any]]:
+    starts = range(0, max(len(body), 1), CHUNK_BYTES)
     for start in starts:
-        last = start == starts[-1]
-        yield {"body": body[start : start + PIECE], "end_of_stream": last}
+        is_last = start == starts[-1]
+        yield {"body": body[start : start + CHUNK_BYTES], "end_of_stream": is_last}
 
 
-def _answer(responses: Any, *, bodyless: bool) -> Answer:
+def _read_answer(responses: Any, *, bodyless: bool) -> Answer:
     headers: dict[str, str] = {}
     forwarded = b""
     for response in responses:
@@ -131,7 +131,7 @@ def _answer(responses: Any, *, bodyless: bool) -> Answer:
             immediate = response.immediate_response
             return Answer(None, {}, immediate.status.code, immediate.body)
         if response.HasField("request_headers"):
-            headers = _added_headers(response)
+            headers = _read_added_headers(response)
         elif response.HasField("request_body"):
             assert headers, "the picker responded to the body before the headers"
             forwarded += response.request_body.response.body_mutation.streamed_response.body
@@ -140,7 +140,7 @@ def _answer(responses: Any, *, bodyless: bool) -> Answer:
     return Answer(headers[DESTINATION], headers, None, forwarded)
 
 
-def _added_headers(response: Any) -> dict[str, str]:
+def _read_added_headers(response: Any) -> dict[str, str]:
     """Return the added headers; assert that the metadata names the same endpoint."""
     mutation = response.request_headers.response.header_mutation
     headers = {

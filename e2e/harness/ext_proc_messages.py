@@ -24,7 +24,7 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = yaml.safe_load(
 )
 
 
-def _file() -> descriptor_pb2.FileDescriptorProto:
+def _describe_file() -> descriptor_pb2.FileDescriptorProto:
     file = descriptor_pb2.FileDescriptorProto(
         name="e2e/ext_proc.proto", package=_PACKAGE, syntax="proto3"
     )
@@ -32,27 +32,27 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
         message = file.message_type.add(name=name)
         for field, (number, kind) in fields.items():
             repeated = kind.startswith("*")
-            declared = message.field.add(name=field, number=number)
-            declared.label = _Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL
+            descriptor = message.field.add(name=field, number=number)
+            descriptor.label = _Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL
             scalar = _SCALARS.get(kind)
             if scalar is not None:
-                declared.type = scalar
+                descriptor.type = scalar
             else:
-                declared.type = _Field.TYPE_MESSAGE
-                declared.type_name = f".{_PACKAGE}.{kind.lstrip('*')}"
+                descriptor.type = _Field.TYPE_MESSAGE
+                descriptor.type_name = f".{_PACKAGE}.{kind.lstrip('*')}"
     return file
 
 
-def _classes() -> dict[str, Any]:
+def _create_classes() -> dict[str, Any]:
     pool = descriptor_pool.DescriptorPool()  # Separate, so that names cannot clash with Envoy's.
-    pool.AddSerializedFile(_file().SerializeToString())
+    pool.AddSerializedFile(_describe_file().SerializeToString())
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
         for name in _MESSAGES
     }
 
 
-_CLASSES = _classes()
+_CLASSES = _create_classes()
 
 ProcessingRequest: Any = _CLASSES["ProcessingRequest"]
 ProcessingResponse: Any = _CLASSES["ProcessingResponse"]

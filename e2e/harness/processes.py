@@ -23,7 +23,7 @@ class ProgramFailedError(Exception):
     """A program exited or did not become ready; the message contains the end of its log."""
 
 
-def free_ports(count: int) -> list[int]:
+def find_ports(count: int) -> list[int]:
     """Return different loopback ports that are not in use."""
     sockets: list[socket.socket] = []
     try:

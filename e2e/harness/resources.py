@@ -71,7 +71,7 @@ class Discovery:
         for root in ("/api", "/apis"):
             for group in self._fetch(root, ACCEPT)["items"]:
                 preferred: dict[str, Resource] = {}
-                for resource in _resources(group):
+                for resource in _read_resources(group):
                     known[f"{resource.api_version}/{resource.kind}"] = resource
                     preferred.setdefault(resource.kind, resource)
                 for kind, resource in preferred.items():
@@ -85,7 +85,7 @@ class Discovery:
         self._known = known
 
 
-def _resources(group: Object) -> list[Resource]:
+def _read_resources(group: Object) -> list[Resource]:
     group_name = group.get("metadata", {}).get("name", "")
     return [
         Resource(
@@ -108,15 +108,15 @@ def _read_documents() -> Object:
 
 def read_objects(title: str, **values: object) -> list[Object]:
     """Return the objects with a title in objects.yaml, with these values substituted."""
-    objects: list[Object] = _fill(_read_documents()[title], values)
+    objects: list[Object] = _substitute(_read_documents()[title], values)
     return objects
 
 
-def _fill(field: Any, values: Mapping[str, object]) -> Any:
+def _substitute(field: Any, values: Mapping[str, object]) -> Any:
     if isinstance(field, dict):
-        return {key: _fill(item, values) for key, item in field.items()}
+        return {key: _substitute(item, values) for key, item in field.items()}
     if isinstance(field, list):
-        return [_fill(item, values) for item in field]
+        return [_substitute(item, values) for item in field]
     if not isinstance(field, str):
         return field
     if field.startswith("$") and field[1:] in values:

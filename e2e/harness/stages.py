@@ -27,50 +27,50 @@ UNPULLABLE = "unpullable"
 """Is bound, but its image cannot be pulled."""
 
 SLOW_MILLISECONDS = 3000
-OWN_STAGES = Path(__file__).with_name("stages.yaml")
+ADDITIONAL_STAGES = Path(__file__).with_name("stages.yaml")
 
 
 def write_stages(path: Path) -> Path:
-    upstream = {_name(s): s for file in manifests("kwok", "stages") for s in _documents(file)}
+    upstream = {_name(s): s for file in manifests("kwok", "stages") for s in _read(file)}
     ready = upstream["pod-ready"]
     slow = copy.deepcopy(ready)
     slow["metadata"]["name"] = "pod-slow"
     slow["spec"]["delay"] = {
         "durationMilliseconds": SLOW_MILLISECONDS,
-        "durationFrom": {"expressionFrom": _value_of(DELAY)},
+        "durationFrom": {"expressionFrom": _make_jq(DELAY)},
     }
     delete = copy.deepcopy(upstream["pod-delete"])
     # kwok picks any of several matching stages, and `pod-ended` must precede with a finalizer.
     expressions = delete["spec"]["selector"]["matchExpressions"]
     expressions.append({"key": ".metadata.finalizers", "operator": "DoesNotExist"})
-    additional = {_name(stage): stage for stage in _documents(OWN_STAGES)}
+    additional = {_name(stage): stage for stage in _read(ADDITIONAL_STAGES)}
     stages = [
         upstream["node-initialize"],
         upstream["pod-complete"],
         delete,
-        _when(ready, "NotIn", SLOW, FAILING, CRASHING, UNPULLABLE),
-        _when(slow, "In", SLOW),
+        _restrict(ready, "NotIn", SLOW, FAILING, CRASHING, UNPULLABLE),
+        _restrict(slow, "In", SLOW),
         additional["pod-ended"],
-        _when(additional["pod-failing"], "In", FAILING),
-        _when(additional["pod-crashing"], "In", CRASHING),
-        _when(additional["pod-unpullable"], "In", UNPULLABLE),
+        _restrict(additional["pod-failing"], "In", FAILING),
+        _restrict(additional["pod-crashing"], "In", CRASHING),
+        _restrict(additional["pod-unpullable"], "In", UNPULLABLE),
     ]
     path.write_text(yaml.safe_dump_all(stages), encoding="utf-8")
     return path
 
 
-def _when(stage: Object, operator: str, *behaviours: str) -> Object:
-    requirement = {"key": _value_of(BEHAVIOUR), "operator": operator, "values": list(behaviours)}
+def _restrict(stage: Object, operator: str, *behaviours: str) -> Object:
+    requirement = {"key": _make_jq(BEHAVIOUR), "operator": operator, "values": list(behaviours)}
     narrowed = copy.deepcopy(stage)
     narrowed["spec"]["selector"]["matchExpressions"].append(requirement)
     return narrowed
 
 
-def _value_of(key: str) -> str:
+def _make_jq(key: str) -> str:
     return f'.metadata.annotations["{key}"] // .metadata.labels["{key}"]'
 
 
-def _documents(path: Path) -> list[Any]:
+def _read(path: Path) -> list[Any]:
     return [d for d in yaml.safe_load_all(path.read_text(encoding="utf-8")) if d]
 
 

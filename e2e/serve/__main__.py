@@ -17,10 +17,10 @@ from pathlib import Path
 from e2e.harness.certificates import write_kubeconfig
 from e2e.inputs import ROOT
 from e2e.serve import enclosure, engine, prerequisites
-from e2e.serve.deploy import apply, model_name, rendered
+from e2e.serve.deploy import apply, find_model_name, render_file
 from e2e.serve.gateway import ROUTES, Gateway
 from e2e.serve.load import complete
-from e2e.serve.serving import Serving, serving
+from e2e.serve.serving import Serving, start_serving
 
 EXAMPLE = ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
 NAMESPACE = "default"
@@ -33,29 +33,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--once", action="store_true", help="exit after the first response")
     args = parser.parse_args(argv)
     if enclosure.is_inside():
-        return _inside(args.service, once=args.once)
+        return _run_inside(args.service, once=args.once)
     if status := prerequisites.main():
         return status
-    if absent := [*prerequisites.missing_tools(), *engine.missing()]:
-        print(*absent, sep="\n")
+    if missing := [*prerequisites.list_missing_tools(), *engine.list_missing()]:
+        print(*missing, sep="\n")
         return 2
     sockets = [enclosure.listen(), enclosure.listen()]
     command = [sys.executable, "-m", "e2e.serve", str(args.service.resolve())]
     return enclosure.run([*command, *(["--once"] if args.once else [])], sockets)
 
 
-def _inside(service: Path, *, once: bool) -> int:
+def _run_inside(service: Path, *, once: bool) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    gateway_socket, api_socket = enclosure.inherited_sockets()
+    gateway_socket, api_socket = enclosure.inherit_sockets()
     started = time.monotonic()
     try:
         print("starting the cluster and its node ...", flush=True)
-        with serving() as running:
+        with start_serving() as running:
             print(f"ready after {time.monotonic() - started:.0f} s", flush=True)
-            kubeconfig = _kubeconfig(running, api_socket)
+            kubeconfig = _write_kubeconfig(running, api_socket)
             print(f"deploying {service} ...", flush=True)
             apply(running, service, NAMESPACE)
-            model = model_name(rendered(service))
+            model = find_model_name(render_file(service))
             (route,) = running.cluster.list(ROUTES, NAMESPACE)
             gateway = Gateway(running.cluster, NAMESPACE, route["metadata"]["name"])
             relay = enclosure.Relay(gateway_socket, ("127.0.0.1", gateway.port))
@@ -70,7 +70,7 @@ def _inside(service: Path, *, once: bool) -> int:
     return 0
 
 
-def _kubeconfig(running: Serving, listening: socket.socket) -> Path:
+def _write_kubeconfig(running: Serving, listening: socket.socket) -> Path:
     plane = running.cluster.plane
     relay = enclosure.Relay(listening, ("127.0.0.1", int(plane.server.rsplit(":", 1)[1])))
     return write_kubeconfig(

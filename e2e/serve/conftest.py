@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.serve import enclosure
-from e2e.serve.serving import Serving, serving
+from e2e.serve.serving import Serving, start_serving
 
 _HERE = Path(__file__).parent
 _REASON = "runs real engines: make e2e-serve"
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[Serving]:
-    with serving() as started:
+    with start_serving() as started:
         yield started
 
 

@@ -16,7 +16,7 @@ from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load, complete
-from e2e.serve.services import MODEL, objects_of, service
+from e2e.serve.services import MODEL, render_objects, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi.engines.engine_commands import read_command
 
@@ -48,15 +48,15 @@ class Deployed:
 
 
 @contextmanager
-def deployed(running: Serving, *roles: Object, **spec: Any) -> Iterator[Deployed]:
+def deploy_service(running: Serving, *roles: Object, **spec: Any) -> Iterator[Deployed]:
     """Deploy a service with these roles, and delete it afterwards."""
     manifest = service(running.cluster.new_namespace(), *roles, **spec)
-    with deployed_manifest(running, manifest) as it:
+    with deploy_manifest(running, manifest) as it:
         yield it
 
 
 @contextmanager
-def deployed_manifest(running: Serving, manifest: Object) -> Iterator[Deployed]:
+def deploy_manifest(running: Serving, manifest: Object) -> Iterator[Deployed]:
     """Deploy the service `svc` with a route, and delete its namespace afterwards."""
     namespace = manifest["metadata"]["namespace"]
     _apply_manifest(running, manifest)
@@ -73,12 +73,12 @@ def apply_service(running: Serving, namespace: str, *roles: Object, **spec: Any)
 
 
 def _apply_manifest(running: Serving, manifest: Object) -> None:
-    objects = objects_of(manifest)
+    objects = render_objects(manifest)
     running.apply(objects)
     wait_serving(running, objects, manifest["metadata"]["namespace"])
 
 
-def rendered(service: Path) -> list[Object]:
+def render_file(service: Path) -> list[Object]:
     program = Path(sys.executable).with_name("fusioninfer-pulumi")
     command = [str(program), "render", str(service)]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -86,7 +86,7 @@ def rendered(service: Path) -> list[Object]:
 
 
 def apply(serving: Serving, service: Path, namespace: str) -> None:
-    objects = rendered(service)
+    objects = render_file(service)
     serving.apply(objects, namespace)
     wait_serving(serving, objects, namespace)
 
@@ -97,21 +97,21 @@ def wait_serving(serving: Serving, objects: list[Object], namespace: str) -> Non
         item["spec"]["replicas"] for item in objects if item["kind"] == "LeaderWorkerSet"
     )
     serving.wait_ready(namespace, replicas, LEADERS)
-    wait_pickers(serving, objects, namespace)
+    wait_for_pickers(serving, objects, namespace)
 
 
-def wait_pickers(serving: Serving, objects: list[Object], namespace: str) -> None:
+def wait_for_pickers(serving: Serving, objects: list[Object], namespace: str) -> None:
     for item in objects:
         if item["kind"] == "Deployment":
-            serving.wait_ready(namespace, item["spec"]["replicas"], _selector(item), 120)
+            serving.wait_ready(namespace, item["spec"]["replicas"], _format_selector(item), 120)
 
 
-def _selector(deployment: Object) -> str:
+def _format_selector(deployment: Object) -> str:
     labels = deployment["spec"]["selector"]["matchLabels"]
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
-def model_name(objects: list[Object]) -> str:
+def find_model_name(objects: list[Object]) -> str:
     """Return the served model name of the first engine that sets one."""
     for item in objects:
         if item["kind"] != "LeaderWorkerSet":

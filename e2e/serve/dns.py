@@ -5,7 +5,7 @@ from __future__ import annotations
 from e2e.catalog import program
 from e2e.harness import Cluster
 from e2e.harness.control_plane import wait_http
-from e2e.harness.processes import free_ports
+from e2e.harness.processes import find_ports
 
 SETTINGS = """\
 .:53 {{
@@ -21,7 +21,7 @@ SETTINGS = """\
 
 
 def start_dns(cluster: Cluster, address: str) -> None:
-    (ready,) = free_ports(1)
+    (ready,) = find_ports(1)
     path = cluster.directory / "Corefile"
     kubeconfig = cluster.plane.kubeconfig("admin")
     text = SETTINGS.format(address=address, ready=ready, kubeconfig=kubeconfig)

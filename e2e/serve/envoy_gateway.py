@@ -14,10 +14,10 @@ import yaml
 
 from e2e.catalog import program
 from e2e.harness import Cluster, Object
-from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.processes import LOOPBACK, find_ports
 from e2e.harness.resources import read_objects
 from e2e.serve.engine import ENVOY
-from e2e.serve.gateway import binary
+from e2e.serve.gateway import find_envoy
 
 _NAME = "envoy-gateway"
 _HOMES = ("configHome", "dataHome", "stateHome", "runtimeDir")
@@ -33,14 +33,14 @@ class EnvoyGateway:
         homes = {name: str(directory / name) for name in _HOMES}
         envoy = directory / "dataHome" / "envoy-versions" / ENVOY / "bin" / "envoy"
         envoy.parent.mkdir(parents=True)
-        envoy.symlink_to(binary())
+        envoy.symlink_to(find_envoy())
         executable = program("envoy-gateway", "envoy-gateway")
         subprocess.run(
             [executable, "certgen", "--local", "--config-home", homes["configHome"]],
             check=True,
             capture_output=True,
         )
-        (self._admin,) = free_ports(1)
+        (self._admin,) = find_ports(1)
         listed = read_objects("class of Envoy Gateway", version=ENVOY, admin=self._admin)
         text = yaml.safe_dump_all([*listed, *objects])
         (files / "objects.yaml").write_text(text, encoding="utf-8")
@@ -49,17 +49,13 @@ class EnvoyGateway:
         settings.write_text(yaml.safe_dump(config), encoding="utf-8")
         cluster.programs.start(_NAME, [executable, "server", f"--config-path={settings}"])
 
-    def scraped(self) -> Object:
+    def make_scrape_config(self) -> Object:
         """Return Prometheus's scrape configuration for Envoy.
 
         In a cluster, Envoy Gateway exposes this path of the admin interface on port 19001.
         """
         targets = {"targets": [f"{LOOPBACK}:{self._admin}"], "labels": {"pod": "envoy"}}
-        return {
-            "job_name": _NAME,
-            "metrics_path": "/stats/prometheus",
-            "static_configs": [targets],
-        }
+        return {"job_name": _NAME, "metrics_path": "/stats/prometheus", "static_configs": [targets]}
 
     def close(self) -> None:
         self._cluster.programs.stop(_NAME)
@@ -81,7 +77,7 @@ def replace_pool(route: Object, port: int, addresses: Iterable[str]) -> list[Obj
         gateway_namespace=parent["namespace"],
         port=port,
         namespace=route["metadata"]["namespace"],
-        endpoints=[{"ip": {"address": address, "port": 8000}} for address in addresses],
+        list_endpoints=[{"ip": {"address": address, "port": 8000}} for address in addresses],
     )
     for rule in route["spec"]["rules"]:
         rule["backendRefs"] = [BACKEND_REFERENCE]

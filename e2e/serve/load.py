@@ -22,7 +22,7 @@ from e2e.harness.processes import Lifetime
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a request; times in seconds."""
+    """The result of a request. Times are in seconds; `first` is the time to the first token."""
 
     started: float
     first: float
@@ -111,7 +111,7 @@ class Load(Lifetime):
             )
             if answer.status != 200:
                 text = answer.read().decode(errors="replace")
-                return _fail(started, f"{answer.status}: {text}")
+                return _make_failure(started, f"{answer.status}: {text}")
             for line in answer:
                 if line.startswith(b"data: {"):
                     first = first or time.monotonic() - started
@@ -119,13 +119,13 @@ class Load(Lifetime):
                         tokens += 1
                         ending = choice.get("finish_reason") or ending
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            return _fail(started, repr(error), tokens)
+            return _make_failure(started, repr(error), tokens)
         seconds = time.monotonic() - started
         # An engine that shuts down reports "abort" with status 200.
         problem = "" if ending in ("length", "stop") else f"the response ended with {ending}"
         return Answer(started, first, problem, tokens, seconds)
 
-    def failed(self) -> list[Answer]:
+    def list_failed(self) -> list[Answer]:
         return [answer for answer in self.answers if answer.error]
 
     def wait(self, count: int, timeout: float = 120) -> None:
@@ -136,12 +136,12 @@ class Load(Lifetime):
             time.sleep(0.1)
 
 
-def _fail(started: float, error: str, tokens: int = 0) -> Answer:
+def _make_failure(started: float, error: str, tokens: int = 0) -> Answer:
     seconds = time.monotonic() - started
     return Answer(started, seconds, error, tokens, seconds)
 
 
-def figures(answers: Sequence[Answer]) -> str:
+def describe_latency(answers: Sequence[Answer]) -> str:
     times = sorted(answer.first for answer in answers if not answer.error)
     if not times:
         return f"{len(answers)} requests, all failed"
@@ -152,8 +152,7 @@ def figures(answers: Sequence[Answer]) -> str:
     )
 
 
-def outage(answers: Sequence[Answer]) -> str:
-    """Describe failed requests: their number, duration and reasons."""
+def describe_failures(answers: Sequence[Answer]) -> str:
     failed = [answer for answer in answers if answer.error]
     if not failed:
         return "no request failed"
@@ -169,7 +168,7 @@ HIT_TOKENS = "vllm:prefix_cache_hits_total"
 BY_SOURCE = "vllm:prompt_tokens_by_source_total"
 
 
-def counter(text: str, name: str, **labels: str) -> float:
+def sum_metric(text: str, name: str, **labels: str) -> float:
     """Return the sum of a metric's values with these labels in Prometheus's text format."""
     total = 0.0
     for line in text.splitlines():
@@ -179,11 +178,15 @@ def counter(text: str, name: str, **labels: str) -> float:
     return total
 
 
-def metrics(pod: Object, port: int = 8000) -> str:
+def read_metrics(pod: Object, port: int = 8000) -> str:
     address = pod["status"]["podIP"]
     answer = urllib3.request("GET", f"http://{address}:{port}/metrics", timeout=30, retries=3)
     return answer.data.decode()
 
 
-def by_pod(pods: Iterable[Object], name: str, port: int = 8000, **labels: str) -> dict[str, float]:
-    return {pod["metadata"]["name"]: counter(metrics(pod, port), name, **labels) for pod in pods}
+def read_by_pod(
+    pods: Iterable[Object], name: str, port: int = 8000, **labels: str
+) -> dict[str, float]:
+    return {
+        pod["metadata"]["name"]: sum_metric(read_metrics(pod, port), name, **labels) for pod in pods
+    }

@@ -35,7 +35,7 @@ MEMORY = 2 << 40
 COMPILED = ("_C", "_C_stable_libtorch", "_moe_C", "_moe_C_stable_libtorch")
 """Modules that CPU builds can lack."""
 
-OF_THE_MODEL = (
+MODEL_ARGUMENTS = (
     "tokenizer", "hf_config_path", "revision", "code_revision", "tokenizer_revision",
     "reasoning_parser",
 )  # fmt: skip
@@ -107,7 +107,7 @@ class Engine:
 
     def _configure(self, args: argparse.Namespace) -> Any:
         args.model = self.model
-        for name in OF_THE_MODEL:
+        for name in MODEL_ARGUMENTS:
             setattr(args, name, self.serve.get_default(name))
         engine = importlib.import_module("vllm.engine.arg_utils").AsyncEngineArgs.from_cli_args(
             args
@@ -129,13 +129,13 @@ def capture_error(call: Callable[[], object]) -> str:
             call()
     except SystemExit:
         return (output.getvalue().strip().splitlines() or ["exited without output"])[-1]
-    except Exception as problem:  # noqa: BLE001 - any exception means that vLLM does not start
-        return f"{type(problem).__name__}: {problem}"
+    except Exception as error:  # noqa: BLE001 - any exception means that vLLM does not start
+        return f"{type(error).__name__}: {error}"
     return ""
 
 
 def capture_error_in_child(call: Callable[[], object]) -> str:
-    """Run `said_by` in a child process, because creating a configuration changes global state."""
+    """Run `capture_error` in a child process, because configurations change global state."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -186,7 +186,7 @@ def make_cuda_platform() -> Any:
     """Return a CUDA platform that needs no driver."""
     cuda = importlib.import_module("vllm.platforms.cuda")
     capability = import_first("vllm.platforms.interface:DeviceCapability")
-    answers = {
+    results = {
         "get_device_capability": capability(9, 0),
         "get_device_name": "NVIDIA H100 80GB HBM3",
         "get_device_total_memory": 80 << 30,
@@ -194,8 +194,8 @@ def make_cuda_platform() -> Any:
         "device_count": DEVICES,
     }
     methods = {
-        name: staticmethod(lambda *_, answer=answer, **__: answer)
-        for name, answer in answers.items()
+        name: staticmethod(lambda *_, result=result, **__: result)
+        for name, result in results.items()
     }
     return type("Accelerators", (cuda.NonNvmlCudaPlatform,), methods)()
 

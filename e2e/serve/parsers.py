@@ -19,7 +19,7 @@ import yaml
 
 from e2e.inputs import ROOT
 from e2e.serve.engine import Vllm
-from e2e.serve.images import containers
+from e2e.serve.images import find_containers
 from fusioninfer_pulumi import InvalidServiceError, load, model_service, plan_service, render
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import (
@@ -65,7 +65,7 @@ class Answers:
     metrics: list[str]
     errors: Mapping[CommandLine, str]
 
-    def rejected(self, lines: Iterable[CommandLine]) -> list[str]:
+    def list_rejections(self, lines: Iterable[CommandLine]) -> list[str]:
         return [f"{line}: {self.errors[line]}" for line in lines if self.errors[line]]
 
 
@@ -85,7 +85,7 @@ def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     return Answers(output["metrics"], dict(zip(lines, output["errors"], strict=True)))
 
 
-def accepted(release: str) -> list[CommandLine]:
+def list_accepted(release: str) -> list[CommandLine]:
     """Return command lines of all services here that `check` accepts for a release."""
     drawn = [document for seed in range(DRAWN) for document in draw_service(seed).documents]
     lines: set[CommandLine] = set()
@@ -97,19 +97,19 @@ def accepted(release: str) -> list[CommandLine]:
         except InvalidServiceError:
             continue
         if not any(is_release_warning(finding) for finding in plan.findings):
-            lines |= command_lines(objects, release)
+            lines |= read_command_lines(objects, release)
     for objects in read_golden_objects():
-        lines |= command_lines(objects, release)
+        lines |= read_command_lines(objects, release)
     return sorted(lines)
 
 
-def catalogue_lines(release: str) -> list[CommandLine]:
+def list_models(release: str) -> list[CommandLine]:
     """Return command lines of all catalogue models on all their GPUs and on CPUs."""
     lines: set[CommandLine] = set()
     for name, model in load_catalogue().items():
         for accelerator in (*model.accelerators, "cpu"):
             args = model_service(name, accelerator=accelerator, name="chat", engine=release)
-            lines |= command_lines(list(render(plan_service(args))), release)
+            lines |= read_command_lines(list(render(plan_service(args))), release)
     return sorted(lines)
 
 
@@ -159,16 +159,16 @@ def with_release(manifest: Any, release: str) -> Any:
     return manifest
 
 
-def command_lines(objects: Any, release: str) -> set[CommandLine]:
+def read_command_lines(objects: Any, release: str) -> set[CommandLine]:
     lines = set()
-    for container in containers(objects):
+    for container in find_containers(objects):
         command = read_command(container)
         if command.engine is VLLM and command.is_readable and command.image.release == release:
-            lines.add(CommandLine(tuple(expand(command.arguments)), starts_serve(command)))
+            lines.add(CommandLine(tuple(expand(command.arguments)), is_vllm_serve(command)))
     return lines
 
 
-def starts_serve(command: EngineCommand) -> bool:
+def is_vllm_serve(command: EngineCommand) -> bool:
     """Return whether the command or the image's entrypoint is `vllm serve`."""
     version = command.image.version or ()
     return command.is_vllm_serve if command.program else version >= (0, 11, 1)
@@ -184,20 +184,20 @@ def expand(words: Sequence[str]) -> Iterator[str]:
         skipped = word == "--config"
 
 
-def rejected(release: str) -> list[CommandLine]:
+def list_rejected(release: str) -> list[CommandLine]:
     table = load_argument_table("vllm")
-    lines = [("m", *_context(words[0]), *words) for words in _table_lines(table, release)]
-    lines += [("m", *words) for words in _combined_lines()]
+    lines = [("m", *_list_context(words[0]), *words) for words in _list_lines(table, release)]
+    lines += [("m", *words) for words in _list_combined_lines()]
     lines += [("--model", "m"), ("m", "stray")]
-    return [line for line in dict.fromkeys(map(CommandLine, lines)) if errors(line, release)]
+    return [line for line in dict.fromkeys(map(CommandLine, lines)) if find_errors(line, release)]
 
 
-def _context(word: str) -> tuple[str, ...]:
+def _list_context(word: str) -> tuple[str, ...]:
     """Return arguments that another argument requires."""
     return ("--enable-lora",) if word.startswith("--max-lora") else ()
 
 
-def _table_lines(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]]:
+def _list_lines(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]]:
     options = table.definitions(release)
     words = {word for other in table.releases for word in table.definitions(other)}
     for word in sorted(words):
@@ -208,10 +208,10 @@ def _table_lines(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]
             yield from ((word,), (f"{word}=1",))
         else:
             yield (word,)
-            yield from ((f"{word}={value}",) for value in _values(option))
+            yield from ((f"{word}={value}",) for value in _list_values(option))
 
 
-def _values(option: ArgumentDefinition) -> Iterator[str]:
+def _list_values(option: ArgumentDefinition) -> Iterator[str]:
     yield from ("0", "-1", "1.5", "x", "8k")
     yield from map(str, option.choices)
     for limit in option.limits.values():
@@ -219,7 +219,7 @@ def _values(option: ArgumentDefinition) -> Iterator[str]:
         yield from (str(limit - step), str(limit), str(limit + step))
 
 
-def _combined_lines() -> Iterator[tuple[str, ...]]:
+def _list_combined_lines() -> Iterator[tuple[str, ...]]:
     yield ("--max-num-seqs", "8", "--max-num-batched-tokens", "4")
     yield ("--no-enable-chunked-prefill", "--max-num-batched-tokens", "99", "--max-model-len", "200")  # fmt: skip  # noqa: E501
     yield ("--enable-auto-tool-choice",)
@@ -238,7 +238,7 @@ def _combined_lines() -> Iterator[tuple[str, ...]]:
             yield ("--kv-transfer-config", json.dumps(chosen))
 
 
-def errors(line: CommandLine, release: str) -> list[Finding]:
+def find_errors(line: CommandLine, release: str) -> list[Finding]:
     program = ["vllm", "serve"] if line.serve else ["python3", "-m", "vllm.entrypoints.openai.api_server"]  # fmt: skip  # noqa: E501
     image = f"vllm/vllm-openai:v{release}"
     command = read_command({"image": image, "command": program, "args": list(line.words)})

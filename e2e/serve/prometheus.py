@@ -18,17 +18,17 @@ from typing import Any
 import urllib3
 import yaml
 
-from e2e.engine.services import watched
+from e2e.engine.services import poll
 from e2e.harness import Cluster, Object
 from e2e.harness.control_plane import wait_http
-from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.processes import LOOPBACK, find_ports
 
 PROGRAM = "prometheus"
 INTERVAL = "2s"
 _META = "__meta_kubernetes"
 
 
-def absent() -> str | None:
+def explain_missing() -> str | None:
     return None if shutil.which(PROGRAM) else f"needs {PROGRAM} on PATH (Debian: {PROGRAM})"
 
 
@@ -47,18 +47,18 @@ class Prometheus:
         """Start Prometheus, with `more` scrape configurations."""
         self._cluster = cluster
         self._namespace = namespace
-        port = port or free_ports(1)[0]
+        port = port or find_ports(1)[0]
         self._url = f"http://{LOOPBACK}:{port}"
         folder = cluster.directory / PROGRAM
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         self._targets = {kind: folder / f"{kind}.json" for kind in DISCOVERIES}
         self.discover()
-        scraped = [
+        monitor_configs = [
             {**job, "file_sd_configs": [{"files": [str(self._targets[item["kind"]])]}]}
             for item in objects
             if item["kind"] in self._targets
-            for job in jobs(item)
+            for job in make_scrape_configs(item)
         ]
         groups = [
             group
@@ -70,7 +70,7 @@ class Prometheus:
         config = {
             "global": {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL},
             "rule_files": [str(folder / "rules.yaml")],
-            "scrape_configs": [*scraped, *more],
+            "scrape_configs": [*monitor_configs, *more],
         }
         (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
         self.program = cluster.programs.start(
@@ -90,8 +90,8 @@ class Prometheus:
             file.write_text(json.dumps(listed), encoding="utf-8")
             file.replace(self._targets[kind])
 
-    def discovering(self) -> AbstractContextManager[list[None]]:
-        return watched(self.discover, 1)
+    def keep_discovering(self) -> AbstractContextManager[list[None]]:
+        return poll(self.discover, 1)
 
     def query(self, expression: str) -> list[float]:
         answer = self._get("query", query=expression)
@@ -121,7 +121,7 @@ class Prometheus:
         return body["data"]
 
 
-def containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
+def discover_containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
     """Yield a target per declared container port, as in pod discovery."""
     for pod in cluster.pods(namespace):
         listed = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
@@ -129,7 +129,7 @@ def containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
             for port in container.get("ports", ()):
                 number = port["containerPort"]
                 labels = {
-                    **_pod_labels(pod),
+                    **_make_pod_labels(pod),
                     f"{_META}_pod_container_name": container["name"],
                     f"{_META}_pod_container_port_name": port.get("name", ""),
                     f"{_META}_pod_container_port_number": str(number),
@@ -138,7 +138,7 @@ def containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
                     yield {"targets": [f"{address}:{number}"], "labels": labels}
 
 
-def _endpoints(cluster: Cluster, namespace: str) -> Iterator[Object]:
+def discover_endpoints(cluster: Cluster, namespace: str) -> Iterator[Object]:
     """Yield a target per address and port of a Service, as in endpoints discovery."""
     pods = {pod["metadata"]["name"]: pod for pod in cluster.pods(namespace)}
     services = {item["metadata"]["name"]: item for item in cluster.list("v1/Service", namespace)}
@@ -146,81 +146,81 @@ def _endpoints(cluster: Cluster, namespace: str) -> Iterator[Object]:
         service = services.get(item["metadata"]["name"])
         if service is None:
             continue
-        of_service = {
+        service_labels = {
             f"{_META}_service_name": service["metadata"]["name"],
-            **_labels("service", service),
+            **_make_meta_labels("service", service),
         }
         for subset in item.get("subsets", ()):
             for address in subset.get("addresses", ()):
                 pod = pods.get(address.get("targetRef", {}).get("name", ""))
                 for port in subset.get("ports", ()):
                     labels = {
-                        **of_service,
-                        **({} if pod is None else _pod_labels(pod)),
+                        **service_labels,
+                        **({} if pod is None else _make_pod_labels(pod)),
                         f"{_META}_endpoint_port_name": port.get("name", ""),
                     }
                     yield {"targets": [f"{address['ip']}:{port['port']}"], "labels": labels}
 
 
-DISCOVERIES = {"PodMonitor": containers, "ServiceMonitor": _endpoints}
-"""Discovery functions by kind of monitor."""
+DISCOVERIES = {"PodMonitor": discover_containers, "ServiceMonitor": discover_endpoints}
+"""Functions that yield targets, by kind of monitor."""
 
 
-def _pod_labels(pod: Object) -> Object:
+def _make_pod_labels(pod: Object) -> Object:
     meta = pod["metadata"]
     return {
         f"{_META}_namespace": meta["namespace"],
         f"{_META}_pod_name": meta["name"],
-        **_labels("pod", pod),
+        **_make_meta_labels("pod", pod),
     }
 
 
-def _labels(kind: str, item: Object) -> Object:
+def _make_meta_labels(kind: str, item: Object) -> Object:
     labels = item["metadata"].get("labels", {})
     return {
-        **{f"{_META}_{kind}_label_{_name(key)}": value for key, value in labels.items()},
-        **{f"{_META}_{kind}_labelpresent_{_name(key)}": "true" for key in labels},
+        **{f"{_META}_{kind}_label_{_sanitize(key)}": value for key, value in labels.items()},
+        **{f"{_META}_{kind}_labelpresent_{_sanitize(key)}": "true" for key in labels},
     }
 
 
-def jobs(monitor: Object) -> Iterator[Object]:
+def make_scrape_configs(monitor: Object) -> Iterator[Object]:
     """Yield the scrape configurations of a PodMonitor or ServiceMonitor without targets."""
-    of_pods = monitor["kind"] == "PodMonitor"
+    is_pod = monitor["kind"] == "PodMonitor"
     meta, spec = monitor["metadata"], monitor["spec"]
-    source = f"{_META}_pod" if of_pods else f"{_META}_service"
-    for number, endpoint in enumerate(spec["podMetricsEndpoints" if of_pods else "endpoints"]):
+    source = f"{_META}_pod" if is_pod else f"{_META}_service"
+    for number, endpoint in enumerate(spec["podMetricsEndpoints" if is_pod else "endpoints"]):
         port = str(endpoint.get("port", endpoint.get("portNumber")))
-        if not of_pods:
-            named = f"{_META}_endpoint_port_name"
+        if not is_pod:
+            port_label = f"{_META}_endpoint_port_name"
         else:
-            named = f"{source}_container_port_{'name' if 'port' in endpoint else 'number'}"
+            port_label = f"{source}_container_port_{'name' if 'port' in endpoint else 'number'}"
         job = f"{meta['namespace']}/{meta['name']}"
         yield {
             "job_name": f"{monitor['kind']}/{job}/{number}",
             "metrics_path": endpoint["path"],
             "relabel_configs": [
                 *(
-                    _keep(f"{source}_label_{_name(key)}", value)
+                    _keep(f"{source}_label_{_sanitize(key)}", value)
                     for key, value in spec["selector"]["matchLabels"].items()
                 ),
-                _keep(named, port),
+                _keep(port_label, port),
                 _copy(f"{_META}_namespace", "namespace"),
                 _copy(f"{_META}_pod_name", "pod"),
                 _copy(f"{_META}_pod_container_name", "container"),
                 *(
-                    _copy(f"{source}_label_{_name(key)}", _name(key))
+                    _copy(f"{source}_label_{_sanitize(key)}", _sanitize(key))
                     for key in spec.get("podTargetLabels", ())
                 ),
                 {"target_label": "endpoint", "replacement": port},
                 {"target_label": "job", "replacement": job}
-                if of_pods
+                if is_pod
                 else _copy(f"{source}_name", "job"),
-                *([] if of_pods else [_copy(f"{source}_name", "service")]),
+                *([] if is_pod else [_copy(f"{source}_name", "service")]),
             ],
         }
 
 
-def _name(label: str) -> str:
+def _sanitize(label: str) -> str:
     return re.sub(r"\W", "_", label)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Object
-from e2e.serve.engine import absent
+from e2e.serve.engine import explain_missing
 from fusioninfer_pulumi import load, plan_service, render
 
 IMAGE = "vllm/vllm-openai:v0.32.0"
@@ -49,7 +49,6 @@ def role(
 
 
 def service(namespace: str, *roles: Object, name: str = "svc", **more: Any) -> Object:
-    """Return a service."""
     manifest = inputs.service(name, *roles)
     manifest["metadata"]["namespace"] = namespace
     manifest["spec"] |= more
@@ -67,7 +66,7 @@ def router(strategy: str | None = "prefix-cache", **more: Any) -> Object:
 def needs(*programs: str, releases: Sequence[str] = ()) -> pytest.MarkDecorator:
     """Return a mark that skips tests if programs or vLLM releases are not installed."""
     reasons = [f"needs {name} on PATH" for name in programs if shutil.which(name) is None]
-    reasons += filter(None, map(absent, releases))
+    reasons += filter(None, map(explain_missing, releases))
     return pytest.mark.skipif(bool(reasons), reason="; ".join(reasons))
 
 
@@ -78,6 +77,6 @@ def secret(namespace: str, name: str, **values: str) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
 
 
-def objects_of(manifest: Object) -> list[Object]:
+def render_objects(manifest: Object) -> list[Object]:
     (args,) = load(manifest)
     return list(render(plan_service(args)))

@@ -12,14 +12,13 @@ from e2e.harness.pods import is_ready
 from e2e.serve.dns import start_dns
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import PAIRED, Vllm, vllm
-from e2e.serve.node import Node, add_network, describe, find_stuck_containers, logs, prepare_network
+from e2e.serve.node import Node, add_network, describe, find_stuck, prepare_network, read_logs
 
-START_SECONDS = 600.0
+START_TIMEOUT = 600.0
 """Startup timeout of engines, several of which can share a CPU."""
 
-
-REPLACED = 3
-"""Number of pods with one name after which another replacement is hopeless."""
+MAX_UIDS = 3
+"""Maximum number of UIDs of pods with one name, before `wait_ready` gives up."""
 
 
 class StuckPodError(Exception):
@@ -33,7 +32,7 @@ class Serving:
         """Start the first node; `directory` is for files of all nodes."""
         self.cluster = cluster
         self._directory = directory
-        self.nodes = [Node(cluster, directory / "node", _engines())]
+        self.nodes = [Node(cluster, directory / "node", _list_engines())]
 
     @property
     def node(self) -> Node:
@@ -42,9 +41,9 @@ class Serving:
     def ensure_nodes(self, count: int) -> None:
         """Start nodes with the first node's images until this many run."""
         while len(self.nodes) < count:
-            place = add_network(self.cluster, len(self.nodes) + 1)
-            node = Node(self.cluster, self._directory / place.name, _engines(), place)
-            node.bring_images(self.node.images)
+            network = add_network(self.cluster, len(self.nodes) + 1)
+            node = Node(self.cluster, self._directory / network.name, _list_engines(), network)
+            node.load_images(self.node.images)
             self.nodes.append(node)
 
     @contextmanager
@@ -59,13 +58,13 @@ class Serving:
             for name in names:
                 self.cluster.patch("v1/Node", name, {"spec": {"unschedulable": False}})
 
-    def bring(self, manifests: Sequence[Object]) -> None:
+    def load_manifest_images(self, manifests: Sequence[Object]) -> None:
         for node in self.nodes:
-            node.bring(manifests)
+            node.load_manifest_images(manifests)
 
     def apply(self, manifests: Sequence[Object], namespace: str | None = None) -> None:
         """Load the images of objects on all nodes, and apply the objects."""
-        self.bring(manifests)
+        self.load_manifest_images(manifests)
         self.cluster.apply(manifests, namespace=namespace)
 
     def processes(self, pod: Object) -> dict[int, str]:
@@ -73,9 +72,9 @@ class Serving:
         (node,) = (node for node in self.nodes if node.name == pod["spec"]["nodeName"])
         return node.processes(pod)
 
-    def logs(self, pod: Object, lines: int = 1000) -> str:
+    def read_logs(self, pod: Object, lines: int = 1000) -> str:
         meta = pod["metadata"]
-        parts = [logs(node, meta["namespace"], meta["name"], lines) for node in self.nodes]
+        parts = [read_logs(node, meta["namespace"], meta["name"], lines) for node in self.nodes]
         return "\n".join(filter(None, parts))
 
     def pods(self, namespace: str, selector: str = "") -> list[Object]:
@@ -83,7 +82,7 @@ class Serving:
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def wait_ready(
-        self, namespace: str, count: int, selector: str = "", timeout: float = START_SECONDS
+        self, namespace: str, count: int, selector: str = "", timeout: float = START_TIMEOUT
     ) -> list[Object]:
         """Wait until exactly this many pods exist and are ready; return them.
 
@@ -93,33 +92,33 @@ class Serving:
         """
         seen: dict[str, set[str]] = {}
 
-        def ready() -> list[Object]:
+        def find_ready() -> list[Object]:
             pods = self.pods(namespace, selector)
             for pod in pods:
                 seen.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
-            reasons = find_stuck_containers(pods)
+            reasons = find_stuck(pods)
             # LeaderWorkerSet recreates the replica after a container exits.
-            reasons += [f"{name}: replaced" for name, uids in seen.items() if len(uids) > REPLACED]
+            reasons += [f"{name}: replaced" for name, uids in seen.items() if len(uids) > MAX_UIDS]
             if reasons:
                 raise StuckPodError(f"{reasons}\n{self.report(namespace)}")
             return pods if len(pods) == count and all(map(is_ready, pods)) else []
 
-        return self.cluster.wait(ready, timeout, lambda: self.report(namespace))
+        return self.cluster.wait(find_ready, timeout, lambda: self.report(namespace))
 
     def report(self, namespace: str) -> str:
         """Return the states of all pods in a namespace and the ends of their logs."""
         pods = self.cluster.pods(namespace)
         parts = [describe(pods)]
-        parts += [self.logs(pod, 40) for pod in pods]
+        parts += [self.read_logs(pod, 40) for pod in pods]
         return "\n".join(parts)
 
 
-def _engines() -> list[Vllm]:
+def _list_engines() -> list[Vllm]:
     return [engine for engine in map(vllm, PAIRED) if engine.is_installed]
 
 
 @contextmanager
-def serving() -> Iterator[Serving]:
+def start_serving() -> Iterator[Serving]:
     """Start a cluster with a node in this enclosure."""
     prepare_network()
     with Cluster({LWS, VOLCANO, KUBE_SCHEDULER}, address=ADDRESS) as cluster:

@@ -12,32 +12,31 @@ from typing import Any
 import urllib3
 
 from e2e.engine.project import Project
-from e2e.engine.services import watched
+from e2e.engine.services import poll
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
-from e2e.serve.load import BY_SOURCE, Load, counter
-from e2e.serve.services import MODEL, objects_of, service
-from e2e.serve.serving import START_SECONDS, Serving
+from e2e.serve.load import BY_SOURCE, Load, sum_metric
+from e2e.serve.services import MODEL, render_objects, service
+from e2e.serve.serving import START_TIMEOUT, Serving
 
 COMPUTED, FETCHED = "local_compute", "external_kv_transfer"
 """Where a decode engine's prompt tokens come from."""
 
 
 class Stack:
-    """A service behind Envoy. `make` returns its roles and its other fields for some settings."""
+    """A service behind Envoy; `make` returns roles and other fields of its spec for settings."""
 
     def __init__(
         self, running: Serving, make: Callable[..., tuple[list[Object], Object]], **settings: Any
     ) -> None:
-        """Deploy the service with these settings."""
         self.running = running
         self.settings = settings
         self.namespace = running.cluster.new_namespace()
         self._make = make
         folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"])) / "app"
-        self.project = Project(folder, running.cluster.kubeconfig, seconds=4 * START_SECONDS)
+        self.project = Project(folder, running.cluster.kubeconfig, timeout=4 * START_TIMEOUT)
         self.update()
         self.gateway = Gateway(running.cluster, self.namespace, "svc-httproute")
 
@@ -48,22 +47,22 @@ class Stack:
     def update(self, **changes: Any) -> None:
         """Run `pulumi up` with changed settings; wait until all pods serve and none terminates."""
         self.settings |= changes
-        objects = objects_of(self.write(START_SECONDS, **self.settings))
-        self.running.bring(objects)
+        objects = render_objects(self.write(START_TIMEOUT, **self.settings))
+        self.running.load_manifest_images(objects)
         self.project.up().assert_succeeded()
         wait_serving(self.running, objects, self.namespace)
-        self.running.cluster.wait(lambda: not self._terminating(), 180, self._terminating)
+        self.running.cluster.wait(lambda: not self._list_terminating(), 180, self._list_terminating)
 
-    def write(self, seconds: float, **settings: Any) -> Object:
+    def write(self, timeout: float, **settings: Any) -> Object:
         """Write a program with these settings and timeouts; return the manifest of the service."""
         roles, more = self._make(**settings)
-        limit = {"timeout": f"{seconds:.0f}s"}
-        rollout = {**more.pop("rollout", {}), **limit}
-        manifest = service(self.namespace, *roles, wait=limit, rollout=rollout, **more)
+        timeouts = {"timeout": f"{timeout:.0f}s"}
+        rollout = {**more.pop("rollout", {}), **timeouts}
+        manifest = service(self.namespace, *roles, wait=timeouts, rollout=rollout, **more)
         self.project.write(manifest)
         return manifest
 
-    def _terminating(self) -> list[Object]:
+    def _list_terminating(self) -> list[Object]:
         pods = self.running.cluster.pods(self.namespace, LEADERS)
         return [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
 
@@ -84,14 +83,14 @@ class Stack:
                 try:
                     answer = urllib3.request("GET", url, timeout=10, retries=False)
                 except (urllib3.exceptions.HTTPError, ValueError):
-                    continue  # it starts, or is gone
+                    continue  # The engine is starting or has exited.
                 texts[pod["metadata"]["uid"]] = answer.data.decode()
 
-        def total(source: str) -> float:
-            return sum(counter(text, BY_SOURCE, source=source) for text in texts.values())
+        def sum_source(source: str) -> float:
+            return sum(sum_metric(text, BY_SOURCE, source=source) for text in texts.values())
 
         read()
-        before = {source: total(source) for source in (COMPUTED, FETCHED)}
-        with watched(read, every=1):
-            yield lambda source: round(total(source) - before[source])
+        before = {source: sum_source(source) for source in (COMPUTED, FETCHED)}
+        with poll(read, every=1):
+            yield lambda source: round(sum_source(source) - before[source])
         read()

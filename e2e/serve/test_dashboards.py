@@ -14,14 +14,14 @@ import urllib3
 
 from e2e.catalog import tool
 from e2e.harness import Object
-from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.processes import LOOPBACK, find_ports
 from e2e.serve import prometheus
 from e2e.serve.deploy import wait_serving
 from e2e.serve.envoy_gateway import EnvoyGateway, replace_pool
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load
 from e2e.serve.prometheus import Prometheus
-from e2e.serve.services import MODEL, PROMPT, objects_of, role, router, service
+from e2e.serve.services import MODEL, PROMPT, render_objects, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
@@ -30,7 +30,7 @@ PICKERS = {
     "inference extension": "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0",
     "llm-d": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
 }
-PATIENCE = 240
+TIMEOUT = 240
 NO_GATEWAY = "Envoy Gateway is not built: python -m e2e.build_tools --only envoy-gateway"
 
 
@@ -42,7 +42,7 @@ class Scraped:
     gateway: Gateway
     route: str
     prometheus: Prometheus
-    boards: dict[str, Object]
+    dashboards: dict[str, Object]
 
     def reject(self) -> None:
         """Send a request that the picker rejects, because it counts only its own errors."""
@@ -56,7 +56,7 @@ class Scraped:
 def scraped(
     running: Serving, namespace: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Scraped]:
-    reason = prometheus.absent()
+    reason = prometheus.explain_missing()
     if reason is not None:
         pytest.skip(reason)
     if not tool("envoy-gateway").is_built:
@@ -67,24 +67,24 @@ def scraped(
     (container,) = engines["template"]["spec"]["containers"]
     container["ports"] = [{"name": "http", "containerPort": 8000}]
     picker = {"image": PICKERS[request.param], "metrics": "Unauthenticated"}
-    objects = objects_of(
+    objects = render_objects(
         service(namespace, router(endpointPicker=picker), engines,
                 monitoring={"alerts": {}, "dashboards": {}})
     )  # fmt: skip
     running.apply(objects)
     wait_serving(running, objects, namespace)
     gateway = Gateway(running.cluster, namespace, "svc-httproute")
-    (port,) = free_ports(1)
+    (port,) = find_ports(1)
     pods = running.cluster.pods(namespace, "fusioninfer.io/component-type=worker")
     (http_route,) = (item for item in objects if item["kind"] == "HTTPRoute")
-    replaced = replace_pool(http_route, port, [pod["status"]["podIP"] for pod in pods])
-    envoy_gateway = EnvoyGateway(running.cluster, tmp_path, replaced)
+    gateway_objects = replace_pool(http_route, port, [pod["status"]["podIP"] for pod in pods])
+    envoy_gateway = EnvoyGateway(running.cluster, tmp_path, gateway_objects)
     route = f"http://{LOOPBACK}:{port}"
-    wait_listening(route, gateway.host)
-    started = Prometheus(running.cluster, namespace, objects, [envoy_gateway.scraped()])
-    (dashboards,) = (item for item in objects if item["metadata"]["name"] == "svc-dashboards")
-    boards = {name: json.loads(text) for name, text in dashboards["data"].items()}
-    yield Scraped(running, gateway, route, started, boards)
+    wait_until_served(route, gateway.host)
+    started = Prometheus(running.cluster, namespace, objects, [envoy_gateway.make_scrape_config()])
+    (config_map,) = (item for item in objects if item["metadata"]["name"] == "svc-dashboards")
+    dashboards = {name: json.loads(text) for name, text in config_map["data"].items()}
+    yield Scraped(running, gateway, route, started, dashboards)
     started.close()
     envoy_gateway.close()
     gateway.close()
@@ -93,7 +93,7 @@ def scraped(
     running.cluster.wait(lambda: not running.cluster.pods(namespace, "app=svc-epp"), 120)
 
 
-def queries(board: Object) -> Iterator[tuple[int, str]]:
+def list_queries(board: Object) -> Iterator[tuple[int, str]]:
     """Yield panel ID and expression of each query with variables replaced, as Grafana does."""
     values = {item["name"]: item["query"] for item in board["templating"]["list"]}
     values |= {"role": ".*", "__rate_interval": "20s"}
@@ -105,7 +105,7 @@ def queries(board: Object) -> Iterator[tuple[int, str]]:
             yield panel["id"], expression
 
 
-def wait_listening(url: str, host: str) -> None:
+def wait_until_served(url: str, host: str) -> None:
     deadline = time.monotonic() + 60
     result = ""
     while result != "200":
@@ -127,13 +127,13 @@ def wait_listening(url: str, host: str) -> None:
 def test_every_panel_has_data(scraped: Scraped) -> None:
     listed = [
         (name, panel, expression)
-        for name, board in scraped.boards.items()
-        for panel, expression in queries(board)
+        for name, board in scraped.dashboards.items()
+        for panel, expression in list_queries(board)
     ]
     assert len(listed) > 40
-    assert any(name.endswith(".gateway.json") for name in scraped.boards)
+    assert any(name.endswith(".gateway.json") for name in scraped.dashboards)
 
-    def without_data() -> list[str]:
+    def find_empty() -> list[str]:
         scraped.reject()
         return [
             f"{name} {panel}: {expression}"
@@ -148,9 +148,9 @@ def test_every_panel_has_data(scraped: Scraped) -> None:
     ):  # fmt: skip
         load.wait(10)
         scraped.running.cluster.wait(
-            lambda: not without_data(),
-            PATIENCE,
-            lambda: f"no data: {without_data()}\ntargets: {scraped.prometheus.targets()}",
+            lambda: not find_empty(),
+            TIMEOUT,
+            lambda: f"no data: {find_empty()}\ntargets: {scraped.prometheus.targets()}",
         )
     states = scraped.prometheus.alerts()
     assert len(states) >= 8

@@ -22,7 +22,7 @@ from e2e.serve.engine import Models
 from e2e.serve.gateway import Gateway
 from e2e.serve.hub import Collector, Hub
 from e2e.serve.load import complete
-from e2e.serve.services import objects_of, role, router, secret, service
+from e2e.serve.services import render_objects, role, router, secret, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -73,16 +73,16 @@ def featured(running: Serving, namespace: str) -> Iterator[Featured]:
         collector = Collector(ADDRESS)
         stack.callback(collector.close)
         certificates = create_certificates(folder / "certificates", hosts=[HOST])
-        manifest = service_of(namespace, hub)
+        manifest = make_service(namespace, hub)
         tls = {**secret(namespace, SECRET, **certificates.texts), "type": "kubernetes.io/tls"}
-        parts = [tls, *volume(folder / "volume"), *expose("collector", collector.url)]
-        running.cluster.apply(parts, namespace=namespace)
+        prerequisites = [tls, *make_volume(folder / "volume"), *expose("collector", collector.url)]
+        running.cluster.apply(prerequisites, namespace=namespace)
         stack.callback(running.cluster.delete, "PersistentVolume", STORAGE)
-        objects = objects_of(manifest)
+        objects = render_objects(manifest)
         first = 1 + next(n for n, item in enumerate(objects) if item["kind"] == "Job")
         running.apply(objects[:first])
         running.cluster.wait(
-            lambda: is_done(running, namespace), 120, lambda: running.report(namespace)
+            lambda: has_warmed_up(running, namespace), 120, lambda: running.report(namespace)
         )
         running.apply(objects[first:])
         wait_serving(running, objects, namespace)
@@ -91,16 +91,16 @@ def featured(running: Serving, namespace: str) -> Iterator[Featured]:
         yield Featured(running, manifest, gateway, certificates, hub, collector)
 
 
-def is_done(running: Serving, namespace: str) -> bool:
+def has_warmed_up(running: Serving, namespace: str) -> bool:
     """Return whether the warm-up Job has succeeded, for which Pulumi waits."""
     (job,) = running.cluster.list("batch/v1/Job", namespace)
     return bool(job.get("status", {}).get("succeeded"))
 
 
-def service_of(namespace: str, hub: Hub) -> Object:
+def make_service(namespace: str, hub: Hub) -> Object:
     listener = {"name": "https", "port": 443, "protocol": "HTTPS", "hostname": HOST,
                 "tls": {"certificateRefs": [{"name": SECRET}]}}  # fmt: skip
-    front = router(
+    router_role = router(
         httproute={"hostnames": [HOST]},
         gateway={"gatewayClassName": "envoy", "listeners": [listener]},
         endpointPicker={"image": PICKER},
@@ -116,10 +116,10 @@ def service_of(namespace: str, hub: Hub) -> Object:
         "fetcher": {"env": [{"name": "HF_ENDPOINT", "value": hub.url}]},
     }
     tracing = {"endpoint": f"http://collector.{namespace}:4317", "sampling": 1}
-    return service(namespace, front, engines, model=model, tracing=tracing)
+    return service(namespace, router_role, engines, model=model, tracing=tracing)
 
 
-def volume(folder: Path) -> list[Object]:
+def make_volume(folder: Path) -> list[Object]:
     """Return a volume that is a folder of the node."""
     folder.mkdir()
     folder.chmod(0o777)  # hostPath ignores fsGroup.
@@ -161,7 +161,7 @@ def test_warm_up_job_fills_cache(featured: Featured) -> None:
 
 
 @pytest.mark.verifies("Spans of engine and endpoint picker 1.5 reach the collector in one trace")
-def test_traces_reach_the_collector(featured: Featured) -> None:
+def test_traces_reach_collector(featured: Featured) -> None:
     featured.ask("a traced request")
     both = {"svc-inference", "svc-epp"}
 

@@ -9,8 +9,8 @@ import pytest
 
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS, is_ready
-from e2e.serve.deploy import deployed
-from e2e.serve.load import figures, outage
+from e2e.serve.deploy import deploy_service
+from e2e.serve.load import describe_failures, describe_latency
 from e2e.serve.services import role, router
 from e2e.serve.serving import Serving
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 HOST = "kubernetes.io/hostname"
 PICKERS = "app=svc-epp"
-PATIENCE = 10.0
+CLIENT_TIMEOUT = 10.0
 """Client timeout in seconds."""
 
 
@@ -29,11 +29,11 @@ def test_drained_node_loses_no_request(running: Serving) -> None:
     running.ensure_nodes(2)
     node = running.nodes[1].name
     spread = {"topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"}
-    apart = {**spread, "maxSkew": 1, "labelSelector": {"matchLabels": {"app": "svc-epp"}}}
-    pickers = {"replicas": 2, "template": {"spec": {"topologySpreadConstraints": [apart]}}}
+    picker_spread = {**spread, "maxSkew": 1, "labelSelector": {"matchLabels": {"app": "svc-epp"}}}
+    pickers = {"replicas": 2, "template": {"spec": {"topologySpreadConstraints": [picker_spread]}}}
     engines = role(replicas=2, topologySpread=[spread])
     kubectl = ["kubectl", "--kubeconfig", str(running.cluster.kubeconfig)]
-    with deployed(running, router(endpointPicker=pickers), engines) as stack:
+    with deploy_service(running, router(endpointPicker=pickers), engines) as stack:
         for selector in (LEADERS, PICKERS):
             assert node in {pod["spec"]["nodeName"] for pod in stack.pods(selector)}
         try:
@@ -45,8 +45,8 @@ def test_drained_node_loses_no_request(running: Serving) -> None:
                 load.wait(20)
         finally:
             subprocess.run([*kubectl, "uncordon", node], check=True)
-        print(f"drained: {figures(load.answers)}; {outage(load.answers)}")
-        assert load.failed() == []
+        print(f"drained: {describe_latency(load.answers)}; {describe_failures(load.answers)}")
+        assert load.list_failed() == []
 
 
 @pytest.mark.verifies("Pods on a lost node get no requests after 65 s")
@@ -54,32 +54,35 @@ def test_lost_node_gets_no_requests(running: Serving) -> None:
     running.ensure_nodes(2)
     first, second = running.nodes
     spread = [{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}]
-    stays = {"template": {"spec": {"nodeSelector": {HOST: first.name}}}}
+    picker_placement = {"template": {"spec": {"nodeSelector": {HOST: first.name}}}}
     engines = role(replicas=2, topologySpread=spread)
-    with deployed(running, router(endpointPicker=stays), engines) as stack:
+    with deploy_service(running, router(endpointPicker=picker_placement), engines) as stack:
         pods = {pod["spec"]["nodeName"]: pod for pod in stack.pods()}
-        lost = pods[second.name]["metadata"]["name"]
+        pod_name = pods[second.name]["metadata"]["name"]
 
         def read_pod() -> Object:
-            pod: Object = running.cluster.get("v1/Pod", lost, stack.namespace)
+            pod: Object = running.cluster.get("v1/Pod", pod_name, stack.namespace)
             return pod
 
-        with stack.load(timeout=PATIENCE) as load:
+        with stack.load(timeout=CLIENT_TIMEOUT) as load:
             load.wait(30)
             before = len(load.answers)
             with second.drop_packets():
-                since = time.monotonic()
+                lost_at = time.monotonic()
                 running.cluster.wait(lambda: not is_ready(read_pod()), 90)
-                out = time.monotonic()
-                time.sleep(PATIENCE + 2)
+                unready_at = time.monotonic()
+                time.sleep(CLIENT_TIMEOUT + 2)
                 load.wait(20)
-                kept = read_pod()
+                pod_after = read_pod()
         running.wait_ready(stack.namespace, 2, LEADERS)
     after = load.answers[before:]
-    print(f"before: {figures(load.answers[:before])}")
-    print(f"lost: not ready after {out - since:.0f} s; {figures(after)}; {outage(after)}")
-    assert out - since < 65
-    assert [a for a in after if a.error and a.started > out + 2] == []
-    assert any(not a.error and a.started > out for a in after)
+    print(f"before: {describe_latency(load.answers[:before])}")
+    print(
+        f"lost: not ready after {unready_at - lost_at:.0f} s; {describe_latency(after)}; "
+        f"{describe_failures(after)}"
+    )
+    assert unready_at - lost_at < 65
+    assert [a for a in after if a.error and a.started > unready_at + 2] == []
+    assert any(not a.error and a.started > unready_at for a in after)
     # The pod is not replaced while its Node exists.
-    assert kept["spec"]["nodeName"] == second.name
+    assert pod_after["spec"]["nodeName"] == second.name

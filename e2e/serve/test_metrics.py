@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from e2e.serve.engine import PAIRED, RELEASES, absent, vllm
+from e2e.serve.engine import PAIRED, RELEASES, explain_missing, vllm
 from e2e.serve.parsers import ask
-from e2e.serve.services import objects_of, role, router, service
+from e2e.serve.services import render_objects, role, router, service
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 from fusioninfer_pulumi.engines.metric_names import has_metric, strip_suffix
 
@@ -17,11 +17,7 @@ pytestmark = [pytest.mark.serve, pytest.mark.long]
 TESTED = sorted({*RELEASES, *PAIRED})
 NAME = re.compile(r"vllm:[a-z0-9_]+")
 
-BY_DEFAULT = {
-    "vllm:cache_config_info",
-    "vllm:lora_requests_info",
-    "vllm:num_requests_waiting",
-}
+BY_DEFAULT = {"vllm:cache_config_info", "vllm:lora_requests_info", "vllm:num_requests_waiting"}
 """Metrics that endpoint pickers read without a flag."""
 
 
@@ -31,11 +27,11 @@ BY_DEFAULT = {
 )
 @pytest.mark.parametrize("release", TESTED)
 def test_engine_has_metrics_of_its_picker(release: str) -> None:
-    reason = absent(release)
+    reason = explain_missing(release)
     if reason is not None:
         pytest.skip(reason)
-    objects = objects_of(service("ns", router(), role(image=f"vllm/vllm-openai:v{release}")))
-    # The oldest endpoint picker gets one by a flag.
+    objects = render_objects(service("ns", router(), role(image=f"vllm/vllm-openai:v{release}")))
+    # One metric's name is in a flag for the oldest endpoint picker.
     by_flag = set(NAME.findall(str(objects)))
     assert len(by_flag) == 1
     registered = {strip_suffix(name) for name in ask(vllm(release), []).metrics}

@@ -10,7 +10,7 @@ from e2e.engine.project import PROGRAMS
 from e2e.harness import Object
 from e2e.serve.engine import PREVIOUS, VLLM
 from e2e.serve.images import LLM_D
-from e2e.serve.load import Answer, figures, outage
+from e2e.serve.load import Answer, describe_failures, describe_latency
 from e2e.serve.services import IMAGE, PROMPT, needs, role, router
 from e2e.serve.serving import Serving
 from e2e.serve.stack import COMPUTED, FETCHED, Stack
@@ -50,10 +50,10 @@ def _change(stack: Stack, release: str) -> tuple[list[Answer], int]:
         stack.update(release=release)
         load.wait(10)
     computed, fetched = count(COMPUTED), count(FETCHED)
-    print(f"{stack.settings}: {figures(load.answers)}; {outage(load.answers)}; decode computed "
-          f"{computed} prompt tokens of {computed + fetched}")  # fmt: skip
+    print(f"{stack.settings}: {describe_latency(load.answers)}; {describe_failures(load.answers)}")
+    print(f"decode computed {computed} prompt tokens of {computed + fetched}")
     assert fetched
-    return load.failed(), computed
+    return load.list_failed(), computed
 
 
 @pytest.mark.verifies(

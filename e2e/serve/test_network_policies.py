@@ -20,10 +20,10 @@ import pytest
 from e2e.catalog import program, tool
 from e2e.harness import Object
 from e2e.harness.pods import is_ready
-from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.processes import LOOPBACK, find_ports
 from e2e.harness.resources import read_objects
 from e2e.serve.enclosure import ADDRESS
-from e2e.serve.services import objects_of, role, router, service
+from e2e.serve.services import render_objects, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = [
@@ -36,22 +36,22 @@ pytestmark = [
 
 GATEWAYS = "gateways-e2e"
 SERVING, SIDE_CHANNEL, PICKER = 8000, 5600, 9002
-LISTEN = (
+LISTEN_PROGRAM = (
     "import socket, sys, threading\n"
     "def serve(port):\n"
     "    server = socket.create_server(('', port))\n"
     "    while True: server.accept()[0].close()\n"
     "for port in sys.argv[1:]: threading.Thread(target=serve, args=[int(port)]).start()\n"
 )
-CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)"
+CONNECT_PROGRAM = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)"
 
 
-def container(*ports: int) -> Object:
+def make_container(*ports: int) -> Object:
     """Return a container that listens on these ports, with a readiness probe."""
     return {
         "name": "listens",
         "image": "python:3",
-        "args": ["-c", LISTEN, *map(str, ports)],
+        "args": ["-c", LISTEN_PROGRAM, *map(str, ports)],
         "readinessProbe": {"tcpSocket": {"port": ports[0]}, "periodSeconds": 1,
                            "failureThreshold": 1},
     }  # fmt: skip
@@ -63,9 +63,9 @@ def replace_containers(objects: list[Object]) -> Iterator[Object]:
             template = manifest["spec"]["leaderWorkerTemplate"]
             for key in ("leaderTemplate", "workerTemplate"):
                 if key in template:
-                    template[key]["spec"] = {"containers": [container(SERVING, SIDE_CHANNEL)]}
+                    template[key]["spec"] = {"containers": [make_container(SERVING, SIDE_CHANNEL)]}
         if manifest["kind"] == "Deployment":
-            manifest["spec"]["template"]["spec"] = {"containers": [container(PICKER)]}
+            manifest["spec"]["template"]["spec"] = {"containers": [make_container(PICKER)]}
         if manifest["kind"] != "HTTPRoute":
             yield manifest
 
@@ -84,14 +84,14 @@ class Pods:
                 name += f"-{labels['leaderworkerset.sigs.k8s.io/worker-index']}"
             self._pods["picker" if name.startswith("svc-epp") else name] = pod
 
-    def reaches(self, source: str, target: str, port: int) -> bool:
+    def can_reach(self, source: str, target: str, port: int) -> bool:
         process = next(iter(self._running.processes(self._pods[source])))
         address = self._pods[target]["status"]["podIP"]
-        command = ["nsenter", f"--target={process}", "--net", sys.executable, "-c", CONNECT]
+        command = ["nsenter", f"--target={process}", "--net", sys.executable, "-c", CONNECT_PROGRAM]
         output = subprocess.run([*command, address, str(port)], capture_output=True, check=False)
         return output.returncode == 0
 
-    def all_ready(self) -> bool:
+    def are_all_ready(self) -> bool:
         return all(
             is_ready(self._running.cluster.get("v1/Pod", meta["name"], meta["namespace"]))
             for meta in (pod["metadata"] for pod in self._pods.values())
@@ -125,7 +125,7 @@ class NetworkPolicies:
         (token / "token").write_text(account, encoding="utf-8")
         authority = self._cluster.plane.certificates.authority
         (token / "ca.crt").write_bytes(authority.read_bytes())
-        (metrics,) = free_ports(1)
+        (metrics,) = find_ports(1)
         self.program = self._cluster.programs.start(
             _NAME,
             ["unshare", "--mount", "sh", "-ec", _RUN, "sh", token, program(_NAME, _NAME),
@@ -186,7 +186,7 @@ def test_network_policies_block_strangers(
     ]
     gangless = {"gangPolicy": {"mode": "Off"}}
     manifest = service(namespace, *roles, schedulingStrategy=gangless)
-    objects = list(replace_containers(objects_of(manifest)))
+    objects = list(replace_containers(render_objects(manifest)))
     policies = [item for item in objects if item["kind"] == "NetworkPolicy"]
     assert len(policies) == 3
     strangers = (("stranger", elsewhere), ("neighbour", namespace), ("proxy", GATEWAYS))
@@ -194,21 +194,21 @@ def test_network_policies_block_strangers(
     with running.use_first_node_only():
         running.apply([item for item in objects if item not in policies])
         for name, home in strangers:
-            listener = {"name": name, "namespace": home, "container": container(SERVING)}
+            listener = {"name": name, "namespace": home, "container": make_container(SERVING)}
             running.apply(read_objects("listening pod", **listener))
         running.wait_ready(namespace, 5, timeout=120)
         running.wait_ready(elsewhere, 1, timeout=120)
         running.wait_ready(GATEWAYS, 1, timeout=120)
     pods = Pods(running, namespace, elsewhere)
     enforced = NetworkPolicies(running, tmp_path_factory.mktemp("network-policies"))
-    cluster.wait(lambda: pods.reaches(*ALLOWED[0]), 60, enforced.program.tail)
+    cluster.wait(lambda: pods.can_reach(*ALLOWED[0]), 60, enforced.program.tail)
     # Without policies, all connections are possible.
-    assert [item for item in (*ALLOWED, *BLOCKED) if not pods.reaches(*item)] == []
+    assert [item for item in (*ALLOWED, *BLOCKED) if not pods.can_reach(*item)] == []
     cluster.apply(policies)
-    cluster.wait(lambda: not pods.reaches(*BLOCKED[0]), 60, enforced.program.tail)
-    assert [item for item in BLOCKED if pods.reaches(*item)] == []
-    assert [item for item in ALLOWED if not pods.reaches(*item)] == []
-    assert pods.all_ready()
+    cluster.wait(lambda: not pods.can_reach(*BLOCKED[0]), 60, enforced.program.tail)
+    assert [item for item in BLOCKED if pods.can_reach(*item)] == []
+    assert [item for item in ALLOWED if not pods.can_reach(*item)] == []
+    assert pods.are_all_ready()
     enforced.close()
     for item in (namespace, elsewhere, GATEWAYS):
         cluster.delete_namespace(item)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.serve.deploy import deployed
-from e2e.serve.load import BY_SOURCE, by_pod
+from e2e.serve.deploy import deploy_service
+from e2e.serve.load import BY_SOURCE, read_by_pod
 from e2e.serve.services import PROMPT, needs, role, router
 from e2e.serve.serving import Serving
 
@@ -24,15 +24,15 @@ def test_decode_gets_cache_from_prefill(running: Serving) -> None:
         role("prefill", "prefiller", kvTransfer={}),
         role("decode", "decoder", kvTransfer={}),
     ]
-    with deployed(running, *roles) as service:
+    with deploy_service(running, *roles) as service:
         prompt = service.ask(PROMPT)["usage"]["prompt_tokens"]
 
         def tokens(source: str) -> list[float]:
             return list(
-                by_pod(service.pods(DECODE), BY_SOURCE, ENGINE_PORT, source=source).values()
+                read_by_pod(service.pods(DECODE), BY_SOURCE, ENGINE_PORT, source=source).values()
             )
 
         assert tokens("external_kv_transfer") == [prompt]
         assert tokens("local_compute") == [0]
         for pod in service.pods(""):
-            assert "kv_both" not in running.logs(pod)
+            assert "kv_both" not in running.read_logs(pod)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.harness.pods import LEADERS
-from e2e.serve.deploy import Deployed, apply_service, deployed
-from e2e.serve.gateway import Gateway, endpoints
-from e2e.serve.load import HIT_TOKENS, REQUESTS, by_pod, complete, figures
+from e2e.serve.deploy import Deployed, apply_service, deploy_service
+from e2e.serve.gateway import Gateway, list_endpoints
+from e2e.serve.load import HIT_TOKENS, REQUESTS, complete, describe_latency, read_by_pod
 from e2e.serve.services import MODEL, PROMPT, role, router
 from e2e.serve.serving import Serving
 
@@ -22,22 +22,22 @@ ARGS = ("--served-model-name", ALIAS, MODEL, "--enable-lora", "--max-lora-rank",
 
 @pytest.fixture(scope="module")
 def routed(running: Serving) -> Iterator[Deployed]:
-    with deployed(running, router(), role(replicas=2, args=ARGS)) as service:
+    with deploy_service(running, router(), role(replicas=2, args=ARGS)) as service:
         yield service
 
 
 @pytest.mark.verifies("Two `prefix-cache` replicas serve through Envoy and the endpoint picker")
-def test_tokens_through_the_gateway(routed: Deployed) -> None:
+def test_replicas_serve_through_gateway(routed: Deployed) -> None:
     assert routed.ask("the quick brown fox", ALIAS)["choices"][0]["text"]
 
 
 @pytest.mark.verifies("Every served name and LoRA adapter answers")
-def test_served_names_and_adapters(routed: Deployed) -> None:
-    output = {name: routed.ask(PROMPT, name) for name in (ALIAS, MODEL, ADAPTER)}
-    assert {name: answer["model"] for name, answer in output.items()} == {
+def test_served_names_and_adapters_answer(routed: Deployed) -> None:
+    answers = {name: routed.ask(PROMPT, name) for name in (ALIAS, MODEL, ADAPTER)}
+    assert {name: answer["model"] for name, answer in answers.items()} == {
         ALIAS: ALIAS, MODEL: ALIAS, ADAPTER: ADAPTER
     }  # fmt: skip
-    texts = {name: answer["choices"][0]["text"] for name, answer in output.items()}
+    texts = {name: answer["choices"][0]["text"] for name, answer in answers.items()}
     assert texts[ALIAS] == texts[MODEL] != texts[ADAPTER]
 
 
@@ -45,30 +45,33 @@ def test_served_names_and_adapters(routed: Deployed) -> None:
 def test_common_prefix_reaches_caching_pod(routed: Deployed) -> None:
     shared = f"{PROMPT} said the user"
     routed.ask(shared, ALIAS)
-    before = by_pod(routed.pods(), REQUESTS)
-    hits = by_pod(routed.pods(), HIT_TOKENS)
+    before = read_by_pod(routed.pods(), REQUESTS)
+    hits = read_by_pod(routed.pods(), HIT_TOKENS)
     for number in range(30):
         routed.ask(f"{shared} {number}", ALIAS)
-    reached = {pod: count - before[pod] for pod, count in by_pod(routed.pods(), REQUESTS).items()}
+    reached = {
+        pod: count - before[pod] for pod, count in read_by_pod(routed.pods(), REQUESTS).items()
+    }
     assert sorted(reached.values()) == [0, 30], reached
     (chosen,) = (pod for pod, count in reached.items() if count)
     # Each prompt hits two full blocks.
-    assert by_pod(routed.pods(), HIT_TOKENS)[chosen] - hits[chosen] >= 30 * 256
+    assert read_by_pod(routed.pods(), HIT_TOKENS)[chosen] - hits[chosen] >= 30 * 256
 
 
 @pytest.mark.long
 @pytest.mark.verifies("A pod deleted under load loses no request")
-def test_a_deleted_pod_loses_no_request(routed: Deployed) -> None:
-    victim, _ = routed.pods()
-    name = victim["metadata"]["name"]
+def test_deleted_pod_loses_no_request(routed: Deployed) -> None:
+    pod, _ = routed.pods()
+    name = pod["metadata"]["name"]
     with routed.load(ALIAS) as load:
         load.wait(30)
         before = len(load.answers)
         routed.running.cluster.delete("v1/Pod", name, routed.namespace)
         routed.running.wait_ready(routed.namespace, 2, LEADERS)
         load.wait(30)
-    print(f"before: {figures(load.answers[:before])}\nafter: {figures(load.answers[before:])}")
-    assert load.failed() == []
+    for phase, answers in (("before", load.answers[:before]), ("after", load.answers[before:])):
+        print(f"{phase}: {describe_latency(answers)}")
+    assert load.list_failed() == []
 
 
 @pytest.mark.long
@@ -77,18 +80,18 @@ def test_a_deleted_pod_loses_no_request(routed: Deployed) -> None:
 )
 def test_disabled_picker_spreads_over_service(routed: Deployed) -> None:
     before, cluster = routed.uids(), routed.running.cluster
-    off = router(None, endpointPicker={"enabled": False})
-    apply_service(routed.running, routed.namespace, off, role(replicas=2, args=ARGS))
-    cluster.wait(lambda: len(endpoints(cluster, routed.namespace, "svc")) == 2, 60)
+    without_picker = router(None, endpointPicker={"enabled": False})
+    apply_service(routed.running, routed.namespace, without_picker, role(replicas=2, args=ARGS))
+    cluster.wait(lambda: len(list_endpoints(cluster, routed.namespace, "svc")) == 2, 60)
     gateway = Gateway(cluster, routed.namespace, "svc-httproute")
     try:
-        counts = by_pod(routed.pods(), REQUESTS)
+        counts = read_by_pod(routed.pods(), REQUESTS)
         for number in range(30):
             complete(gateway.url, ALIAS, f"{PROMPT} asked the user {number}", host=gateway.host)
-        now = by_pod(routed.pods(), REQUESTS)
+        after = read_by_pod(routed.pods(), REQUESTS)
     finally:
         gateway.close()
-    assert {pod: now[pod] - count for pod, count in counts.items()} == dict.fromkeys(counts, 15)
+    assert {pod: after[pod] - count for pod, count in counts.items()} == dict.fromkeys(counts, 15)
     assert routed.uids() == before
 
 
@@ -99,10 +102,10 @@ SMALL = {"name": "vllm", "env": [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"
 
 
 @pytest.mark.verifies("A role with only a model name and `accelerator: cpu` serves through Envoy")
-def test_model_name_is_enough(running: Serving) -> None:
+def test_role_with_only_model_name_serves(running: Serving) -> None:
     role = {"name": "serve", "componentType": "worker", "accelerator": "cpu",
             "template": {"spec": {"containers": [SMALL]}}}  # fmt: skip
-    with deployed(running, router(), role, model={"uri": f"hf://{PRESET}"}) as service:
+    with deploy_service(running, router(), role, model={"uri": f"hf://{PRESET}"}) as service:
         (pod,) = service.pods()
         (container,) = pod["spec"]["containers"]
         assert container["image"] == "vllm/vllm-openai-cpu:v0.32.0-x86_64"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from e2e.harness import Object
-from e2e.routers import OBJECTIVE, llm_d_kind
-from e2e.serve.deploy import Deployed, deployed
-from e2e.serve.load import Load, figures
+from e2e.routers import OBJECTIVE, install_llm_d_kind
+from e2e.serve.deploy import Deployed, deploy_service
+from e2e.serve.load import Load, describe_latency
 from e2e.serve.services import needs, role, router
 from e2e.serve.serving import Serving
 
@@ -30,7 +30,10 @@ LEVELS: Object = {
 def levelled(running: Serving) -> Iterator[Deployed]:
     engine = role(args=("--max-num-seqs", str(SLOTS)))
     front = router("queue-size", endpointPicker={"serviceLevels": LEVELS})
-    with llm_d_kind(running.cluster, OBJECTIVE), deployed(running, front, engine) as service:
+    with (
+        install_llm_d_kind(running.cluster, OBJECTIVE),
+        deploy_service(running, front, engine) as service,
+    ):
         yield service
 
 
@@ -41,14 +44,15 @@ def send(service: Deployed, level: str, tenant: str, **more: Any) -> Load:
     return load
 
 
-def measure(service: Deployed, level: str, tenant: str) -> float:
+def measure_latency(service: Deployed, level: str, tenant: str) -> float:
     """Return the median time to first token of short requests behind a batch job's."""
     with send(service, "batch", "loud", clients=CLIENTS, tokens=TOKENS) as batch:
         batch.wait(CLIENTS)
         with send(service, level, tenant, clients=1) as load:
             load.wait(12)
-    print(f"{level}, tenant {tenant}: {figures(load.answers)}; batch job: {figures(batch.answers)}")
-    assert load.failed() == batch.failed() == []
+    print(f"{level}, tenant {tenant}: {describe_latency(load.answers)}")
+    print(f"batch job: {describe_latency(batch.answers)}")
+    assert load.list_failed() == batch.list_failed() == []
     return median(answer.first for answer in load.answers)
 
 
@@ -56,9 +60,9 @@ def measure(service: Deployed, level: str, tenant: str) -> float:
     "Overloaded vLLM: interactive requests pass waiting batch requests, and one tenant's requests "
     "do not delay another's"
 )
-def test_levels_and_tenants_of_overloaded_engine(levelled: Deployed) -> None:
-    same_tenant = measure(levelled, "batch", "loud")
-    other_tenant = measure(levelled, "batch", "quiet")
-    interactive = measure(levelled, "interactive", "loud")
+def test_overload_delays_no_other_level_or_tenant(levelled: Deployed) -> None:
+    same_tenant = measure_latency(levelled, "batch", "loud")
+    other_tenant = measure_latency(levelled, "batch", "quiet")
+    interactive = measure_latency(levelled, "interactive", "loud")
     assert other_tenant < same_tenant / 2
     assert interactive < same_tenant / 2

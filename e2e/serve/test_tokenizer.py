@@ -11,12 +11,12 @@ import pytest
 
 from e2e.harness import Object
 from e2e.harness.resources import read_objects
-from e2e.serve.deploy import Deployed, deployed_manifest
+from e2e.serve.deploy import Deployed, deploy_manifest
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models
 from e2e.serve.hub import PORT, Hub
-from e2e.serve.load import HIT_TOKENS, REQUESTS, by_pod, complete, counter, metrics
-from e2e.serve.services import IMAGE, PROMPT, needs, objects_of, role, service
+from e2e.serve.load import HIT_TOKENS, REQUESTS, complete, read_by_pod, read_metrics, sum_metric
+from e2e.serve.services import IMAGE, PROMPT, needs, render_objects, role, service
 from e2e.serve.serving import Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long, needs("llm-d-epp")]
@@ -27,8 +27,8 @@ ENGINE_BLOCK, PICKER_BLOCK = 128, 64
 """Tokens of a block: vLLM's default on CPUs, and a size that the picker does not share with it."""
 
 PICKER_METRICS = 9090
-ADMITTED = "llm_d_router_epp_kv_cache_index_admissions_total"
-FOUND = "llm_d_router_epp_kv_cache_index_lookup_hits_total"
+ADMISSIONS = "llm_d_router_epp_kv_cache_index_admissions_total"
+LOOKUP_HITS = "llm_d_router_epp_kv_cache_index_lookup_hits_total"
 
 _PARAMETERS: Object = {
     "tokenProcessorConfig": {"blockSizeTokens": PICKER_BLOCK},
@@ -50,10 +50,10 @@ PLUGINS: dict[str, list[Object]] = {
 }  # fmt: skip
 
 
-def kserve_service(namespace: str, endpoint: str) -> Object:
+def make_kserve_service(namespace: str, endpoint: str) -> Object:
     """Return a manifest; its engines have the argument that the library generates for KV events."""
     engine = role(args=("--served-model-name", NAME), kvEvents={"endpoint": endpoint})
-    (lws, *_) = objects_of(service(namespace, engine))
+    (lws, *_) = render_objects(service(namespace, engine))
     (generated,) = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
     plugins = PLUGINS[endpoint]
     others = ("single-profile-handler", "queue-scorer", "max-score-picker")
@@ -80,46 +80,48 @@ def kserve_service(namespace: str, endpoint: str) -> Object:
 )
 def test_conversation_returns_to_its_prefix(running: Serving, endpoint: str) -> None:
     namespace = running.cluster.new_namespace()
-    manifest = kserve_service(namespace, endpoint)
-    with Hub(ADDRESS, REPOSITORY, Models().model, PORT), deployed_manifest(running, manifest) as it:
-        (picker,), pods = it.pods("app=svc-epp"), it.pods()
+    manifest = make_kserve_service(namespace, endpoint)
+    with Hub(ADDRESS, REPOSITORY, Models().model, PORT), deploy_manifest(running, manifest) as chat:
+        (picker,), pods = chat.pods("app=svc-epp"), chat.pods()
         assert len(pods) == 2
         for pod in pods:
-            running.cluster.wait(partial(_is_heard, picker, pod), 120, lambda: running.logs(picker))
-        found = counter(metrics(picker, PICKER_METRICS), FOUND)
-        reused = sum(by_pod(pods, HIT_TOKENS).values())
+            running.cluster.wait(
+                partial(_gets_events, picker, pod), 120, lambda: running.read_logs(picker)
+            )
+        found = sum_metric(read_metrics(picker, PICKER_METRICS), LOOKUP_HITS)
+        reused = sum(read_by_pod(pods, HIT_TOKENS).values())
         texts = [f"{number} {PROMPT}" for number in range(CONVERSATIONS)]
-        places: list[list[str]] = [[] for _ in texts]
+        visited: list[list[str]] = [[] for _ in texts]
         blocks = 0
         for turn in range(TURNS):
             for number, text in enumerate(texts):
-                place, answer = _ask(it, pods, text)
-                places[number].append(place)
+                pod_name, answer = _ask(chat, pods, text)
+                visited[number].append(pod_name)
                 blocks += answer["usage"]["prompt_tokens"] // ENGINE_BLOCK * (turn < TURNS - 1)
                 texts[number] += f"{answer['choices'][0]['text']} {turn}: {PROMPT}"
-        found = counter(metrics(picker, PICKER_METRICS), FOUND) - found
-        reused = sum(by_pod(pods, HIT_TOKENS).values()) - reused
-        print(f"{places}: {blocks} blocks, picker found {found}, engines reused {reused} tokens")
-        assert [len(set(visited)) for visited in places] == [1] * CONVERSATIONS
+        found = sum_metric(read_metrics(picker, PICKER_METRICS), LOOKUP_HITS) - found
+        reused = sum(read_by_pod(pods, HIT_TOKENS).values()) - reused
+        print(f"{visited}: {blocks} blocks, picker found {found}, engines reused {reused} tokens")
+        assert [len(set(names)) for names in visited] == [1] * CONVERSATIONS
         assert found * PICKER_BLOCK >= blocks * ENGINE_BLOCK > 0
         assert reused >= blocks * ENGINE_BLOCK
 
 
-def _is_heard(picker: Object, pod: Object) -> bool:
+def _gets_events(picker: Object, pod: Object) -> bool:
     """Return whether the picker receives events of a request that only this pod gets."""
-    before = counter(metrics(picker, PICKER_METRICS), ADMITTED)
+    before = sum_metric(read_metrics(picker, PICKER_METRICS), ADMISSIONS)
     complete(f"http://{pod['status']['podIP']}:8000", NAME, f"{time.monotonic()} {PROMPT}")
     time.sleep(1)
-    return counter(metrics(picker, PICKER_METRICS), ADMITTED) > before
+    return sum_metric(read_metrics(picker, PICKER_METRICS), ADMISSIONS) > before
 
 
-def _ask(it: Deployed, pods: list[Object], text: str) -> tuple[str, Any]:
+def _ask(chat: Deployed, pods: list[Object], text: str) -> tuple[str, Any]:
     """Return the name of the pod that answers, and its answer."""
-    before = by_pod(pods, REQUESTS)
-    answer = it.ask(text, NAME)
+    before = read_by_pod(pods, REQUESTS)
+    answer = chat.ask(text, NAME)
 
     def find_served() -> list[str]:
-        return [pod for pod, count in by_pod(pods, REQUESTS).items() if count > before[pod]]
+        return [pod for pod, count in read_by_pod(pods, REQUESTS).items() if count > before[pod]]
 
-    (place,) = it.running.cluster.wait(find_served, 10)
-    return place, answer
+    (pod_name,) = chat.running.cluster.wait(find_served, 10)
+    return pod_name, answer

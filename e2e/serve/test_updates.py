@@ -1,4 +1,4 @@
-"""Serves: a service is updated by Pulumi under load."""
+"""Updates by Pulumi under load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from e2e.engine.project import PROGRAMS
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
-from e2e.serve.load import RUNNING, Load, by_pod, figures, outage
+from e2e.serve.load import RUNNING, Load, describe_failures, describe_latency, read_by_pod
 from e2e.serve.services import IMAGE, needs, role, router
 from e2e.serve.serving import Serving
 from e2e.serve.stack import Stack
@@ -21,13 +21,11 @@ from e2e.serve.stack import Stack
 pytestmark = [pytest.mark.serve, needs(*PROGRAMS)]
 
 OTHER_IMAGE = f"mirror.example/{IMAGE}"
-"""The same release from elsewhere: every pod is replaced, and serves as before."""
+"""The same release from another registry, so that an update replaces every pod."""
 
 ABSENT_IMAGE = f"absent.example/{IMAGE}"
-"""No registry has it."""
-
 LONG_TOKENS = 300
-"""Take an engine some seconds."""
+"""An engine needs some seconds for so many tokens."""
 
 SCALE_DOWNS = 10
 
@@ -62,12 +60,12 @@ def test_image_change_loses_no_request(stack: Stack) -> None:
         during = len(load.answers)
         load.wait(20)
     assert _list_images(stack) == {OTHER_IMAGE}
-    _tell(load, before=before, during=during)
-    assert load.failed() == []
+    _print_phases(load, before=before, during=during)
+    assert load.list_failed() == []
 
 
 @contextmanager
-def busy_processors() -> Iterator[None]:
+def keep_processors_busy() -> Iterator[None]:
     """Keep all processors busy, so that endpoint picker, Envoy and engines are slow."""
     command = [sys.executable, "-c", "while True: pass"]
     with ExitStack() as stack:
@@ -86,25 +84,25 @@ def test_scaling_loses_no_request(stack: Stack) -> None:
         before = len(load.answers)
         for _ in range(SCALE_DOWNS):
             stack.update(replicas=3)
-            grown = len(load.answers)
+            after_growing = len(load.answers)
             load.wait(40)
-            with busy_processors():
-                busy = by_pod(_list_pods(stack), RUNNING)
-                shrinks = len(load.answers)
+            with keep_processors_busy():
+                busy = read_by_pod(_list_pods(stack), RUNNING)
+                before_shrinking = len(load.answers)
                 stack.update(replicas=2)
-                shrunk = len(load.answers)
+                after_shrinking = len(load.answers)
                 load.wait(20)
-            _tell(load, before=before, growing=grown)
-            _tell(load, before=shrinks, shrinking=shrunk)
-            print(f"requests on pods before one went: {busy}; {figures(long.answers)}", flush=True)
+            _print_phases(load, before=before, growing=after_growing)
+            _print_phases(load, before=before_shrinking, shrinking=after_shrinking)
+            print(f"requests by pod before scaling down: {busy}; {describe_latency(long.answers)}")
             before = len(load.answers)
-            assert load.failed() == long.failed() == []
+            assert load.list_failed() == long.list_failed() == []
 
 
 @pytest.mark.long
 @pytest.mark.verifies("A failing image and its repair fail no request")
 def test_rollback_loses_no_request(stack: Stack) -> None:
-    kept = {pod["metadata"]["uid"] for pod in _list_pods(stack)}
+    uids = {pod["metadata"]["uid"] for pod in _list_pods(stack)}
     with stack.load() as load:
         load.wait(40)
         before = len(load.answers)
@@ -113,19 +111,20 @@ def test_rollback_loses_no_request(stack: Stack) -> None:
         failed = len(load.answers)
         assert output.status != 0
         assert "is not available after 45s" in output.text
-        assert kept & {pod["metadata"]["uid"] for pod in _list_pods(stack)}
+        assert uids & {pod["metadata"]["uid"] for pod in _list_pods(stack)}
         stack.update()
         repaired = len(load.answers)
         load.wait(20)
     assert _list_images(stack) == {stack.settings["image"]}
-    assert len(kept & {pod["metadata"]["uid"] for pod in _list_pods(stack)}) == 1
-    _tell(load, before=before, failing=failed, repairing=repaired)
-    assert load.failed() == []
+    assert len(uids & {pod["metadata"]["uid"] for pod in _list_pods(stack)}) == 1
+    _print_phases(load, before=before, failing=failed, repairing=repaired)
+    assert load.list_failed() == []
 
 
-def _tell(load: Load, *, before: int, **until: int) -> None:
-    """Print the figures before an update, and of its phases until those numbers of answers."""
-    print(f"before: {figures(load.answers[:before])}")
+def _print_phases(load: Load, *, before: int, **until: int) -> None:
+    """Print latency before an update and in its phases, which end at these numbers of answers."""
+    print(f"before: {describe_latency(load.answers[:before])}")
     for phase, end in until.items():
-        print(f"{phase}: {figures(load.answers[before:end])}; {outage(load.answers[before:end])}")
+        answers = load.answers[before:end]
+        print(f"{phase}: {describe_latency(answers)}; {describe_failures(answers)}")
         before = end

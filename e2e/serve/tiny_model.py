@@ -23,20 +23,20 @@ CONTEXT = 4096
 SPACE, NEWLINE = "\u0120", "\u010a"
 """Their representation in byte-level tokenizers."""
 
-MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+SPECIAL_TOKENS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 
 CHAT = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
 
 
 def main(model: Path, adapter: Path) -> None:
     """Write the model and the adapter to two folders."""
-    _adapter(adapter, _model(model, _tokenizer(model)))
+    _write_adapter(adapter, _write_model(model, _write_tokenizer(model)))
 
 
-def _model(folder: Path, words: int) -> Any:
+def _write_model(folder: Path, vocabulary_size: int) -> Any:
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=words,
+        vocab_size=vocabulary_size,
         hidden_size=128,
         intermediate_size=256,
         num_hidden_layers=2,
@@ -54,7 +54,7 @@ def _model(folder: Path, words: int) -> Any:
     return model
 
 
-def _tokenizer(folder: Path) -> int:
+def _write_tokenizer(folder: Path) -> int:
     """Write the tokenizer; return its vocabulary size.
 
     Tokens are ASCII text, and the marks that reasoning and tool parsers need.
@@ -64,7 +64,7 @@ def _tokenizer(folder: Path) -> int:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=160,
-        special_tokens=["<end>", *MARKS],
+        special_tokens=["<end>", *SPECIAL_TOKENS],
         initial_alphabet=[*map(chr, range(33, 127)), SPACE, NEWLINE],
         show_progress=False,
     )
@@ -81,7 +81,7 @@ def _tokenizer(folder: Path) -> int:
     return len(fast)
 
 
-def _adapter(folder: Path, model: Any) -> None:
+def _write_adapter(folder: Path, model: Any) -> None:
     folder.mkdir(parents=True)
     rank, hidden = 8, model.config.hidden_size
     weights = {}

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from e2e.harness import Cluster, Object
-from e2e.routers import disaggregated
+from e2e.routers import make_disaggregated
 from e2e.strategies.fleet import Change, Fleet
 
 REWRITES = "inference.networking.x-k8s.io/v1alpha2/InferenceModelRewrite"
@@ -27,13 +27,13 @@ def deploy_fleet(cluster: Cluster, service: Change, pods: int) -> Iterator[Fleet
 
 @pytest.fixture(scope="package")
 def shared(cluster: Cluster) -> Iterator[Fleet]:
-    with deploy_fleet(cluster, _three, 3) as fleet:
+    with deploy_fleet(cluster, _set_three_replicas, 3) as fleet:
         yield fleet
 
 
 @pytest.fixture(scope="package")
 def pairing(cluster: Cluster) -> Iterator[Fleet]:
-    with deploy_fleet(cluster, _pairs, 6) as fleet:
+    with deploy_fleet(cluster, _make_pairs, 6) as fleet:
         yield fleet
 
 
@@ -46,15 +46,15 @@ def fleet(shared: Fleet) -> Iterator[Fleet]:
         shared.cluster.delete(REWRITES, rewrite["metadata"]["name"], shared.namespace)
 
 
-def _three(manifest: Object) -> Object:
+def _set_three_replicas(manifest: Object) -> Object:
     manifest["spec"]["roles"][1]["replicas"] = 3
     return manifest
 
 
-def _pairs(manifest: Object) -> Object:
+def _make_pairs(manifest: Object) -> Object:
     (router, _) = manifest["spec"]["roles"]
     namespace = manifest["metadata"]["namespace"]
     three = {"replicas": 3}
-    pairs = disaggregated(namespace, prefill=three, decode=three)
+    pairs = make_disaggregated(namespace, prefill=three, decode=three)
     pairs["spec"]["roles"][0] = router
     return pairs

@@ -14,14 +14,13 @@ from typing import Any
 
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import Answer, ExternalProcessor
-from e2e.harness.processes import LOOPBACK, Lifetime, free_ports
-from e2e.routers import PICKERS, generated_picker, objects_of, routed
+from e2e.harness.processes import LOOPBACK, Lifetime, find_ports
+from e2e.routers import PICKERS, make_picker, make_routed, render_objects
 from e2e.strategies.engine import MODEL, Engine, Load
 
 TIMEOUT = 60
 PLAIN: Object = {"tls": {"enabled": False}}
-"""No TLS, because Python's gRPC cannot skip verification of self-signed certificates, as gateways
-do."""
+"""No TLS, because Python's gRPC always verifies certificates; gateways accept self-signed ones."""
 
 Change = Callable[[Object], Object]
 
@@ -40,7 +39,7 @@ class Fleet(Lifetime):
         self.cluster = cluster
         self.namespace = namespace
         self.engines: dict[str, Engine] = {}
-        (self._port,) = free_ports(1)
+        (self._port,) = find_ports(1)
         self._service = service
         self._stack = ExitStack()
 
@@ -50,8 +49,8 @@ class Fleet(Lifetime):
     def close(self) -> None:
         self._stack.close()
 
-    def manifest(self, name: str = "svc", **router: Any) -> Object:
-        manifest = self._service(routed(self.namespace, name, **router))
+    def make_manifest(self, name: str = "svc", **router: Any) -> Object:
+        manifest = self._service(make_routed(self.namespace, name, **router))
         for role in manifest["spec"]["roles"][1:]:
             (container,) = role["template"]["spec"]["containers"]
             container["args"] += ["--port", str(self._port)]
@@ -60,10 +59,10 @@ class Fleet(Lifetime):
     def deploy(self, *names: str, pods: int) -> None:
         """Apply all objects of services and start a stand-in for each pod."""
         for name in names:
-            self.cluster.apply(objects_of(self.manifest(name)))
+            self.cluster.apply(render_objects(self.make_manifest(name)))
         selector = "leaderworkerset.sigs.k8s.io/name"
         ready = self.cluster.wait(
-            lambda: self._with_address(selector, pods),
+            lambda: self._list_pods_with_address(selector, pods),
             TIMEOUT,
             lambda: self.cluster.pods(self.namespace),
         )
@@ -71,7 +70,7 @@ class Fleet(Lifetime):
             engine = Engine(pod["status"]["podIP"], self._port)
             self.engines[pod["metadata"]["name"]] = self._stack.enter_context(engine)
 
-    def _with_address(self, selector: str, count: int) -> list[Object]:
+    def _list_pods_with_address(self, selector: str, count: int) -> list[Object]:
         pods = self.cluster.pods(self.namespace, selector)
         bound = [pod for pod in pods if pod["status"].get("podIP")]
         return bound if len(bound) == count else []
@@ -94,36 +93,40 @@ class Fleet(Lifetime):
             lambda: f"scrapes: { ({s.endpoint: s.scrapes for s in chosen}) }",
         )
 
-    def routing(self, version: str, change: Change = unchanged, **router: Any) -> list[Object]:
-        """Apply the router's objects; return them as stored by the API server."""
+    def apply_routing(
+        self, version: str, change: Change = unchanged, **router: Any
+    ) -> list[Object]:
+        """Apply the router's objects; return them as stored."""
         picker = router.pop("endpointPicker", PLAIN)
         image = {"image": PICKERS[version].image}
-        manifest = change(self.manifest(endpointPicker={**picker, **image}, **router))
-        objects = [o for o in objects_of(manifest) if o["kind"] != "LeaderWorkerSet"]
+        manifest = change(self.make_manifest(endpointPicker={**picker, **image}, **router))
+        objects = [o for o in render_objects(manifest) if o["kind"] != "LeaderWorkerSet"]
         return self.cluster.apply(objects)
 
     @contextmanager
-    def picker(self, version: str, change: Change = unchanged, **router: Any) -> Iterator[Chooser]:
-        """Run a picker with only the objects of `routing`."""
-        with self.run(version, self.routing(version, change, **router)) as chooser:
-            yield chooser
+    def run_picker(
+        self, version: str, change: Change = unchanged, **router: Any
+    ) -> Iterator[PickerClient]:
+        """Run a picker with only the objects of `apply_routing`."""
+        with self.run_picker_of(version, self.apply_routing(version, change, **router)) as client:
+            yield client
 
     @contextmanager
-    def run(
+    def run_picker_of(
         self, version: str, objects: Sequence[Object], authority: bytes | None = None
-    ) -> Iterator[Chooser]:
+    ) -> Iterator[PickerClient]:
         """Run a picker with these objects and connect to it."""
-        with generated_picker(self.cluster, version, objects) as picker:
+        with make_picker(self.cluster, version, objects) as picker:
             picker.wait_serving()
             # Pickers report SERVING a second earlier, before they create their certificate.
-            self.cluster.wait(lambda: _listens(picker.grpc_port), message=picker.program.tail)
+            self.cluster.wait(lambda: _is_listening(picker.grpc_port), message=picker.program.tail)
             target = f"{LOOPBACK}:{picker.grpc_port}"
             with ExternalProcessor(target, authority) as processor:
-                yield Chooser(self, picker, processor)
+                yield PickerClient(self, picker, processor)
 
 
-class Chooser:
-    """Client of a running picker."""
+class PickerClient:
+    """Client of a running endpoint picker."""
 
     def __init__(self, fleet: Fleet, picker: EndpointPicker, processor: ExternalProcessor) -> None:
         self._fleet = fleet
@@ -143,13 +146,13 @@ class Chooser:
         return self.processor.ask({"model": model, "prompt": text}, headers=headers)
 
     def pick(self, prompt: str | None = None, model: str = MODEL) -> str:
-        return self.pod(self.ask(prompt, model))
+        return self.get_pod(self.ask(prompt, model))
 
-    def pod(self, answer: Answer) -> str:
+    def get_pod(self, answer: Answer) -> str:
         assert answer.endpoint is not None, f"the picker answers {answer.status} {answer.body!r}"
-        return self.pod_at(answer.endpoint)
+        return self.get_pod_at(answer.endpoint)
 
-    def pod_at(self, endpoint: str) -> str:
+    def get_pod_at(self, endpoint: str) -> str:
         return self._names[endpoint]
 
     def pick_many(self, count: int, prompt: str | None = None, model: str = MODEL) -> Counter[str]:
@@ -164,7 +167,7 @@ class Chooser:
         return pod
 
 
-def _listens(port: int) -> bool:
+def _is_listening(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 5):
         return True
     return False

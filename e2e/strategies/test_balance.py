@@ -18,7 +18,7 @@ import pytest
 
 from e2e.routers import picker_versions
 from e2e.strategies.engine import Load
-from e2e.strategies.fleet import PLAIN, Chooser, Fleet
+from e2e.strategies.fleet import PLAIN, Fleet, PickerClient
 
 REQUESTS = 90
 PODS = 3
@@ -47,12 +47,12 @@ class Request:
     model: str = "m"
 
 
-def shared_prompt(random: Random) -> Iterator[Request]:
+def draw_shared_prompt(random: Random) -> Iterator[Request]:
     for number in range(REQUESTS):
         yield Request(f"{SYSTEM}{number}: {random.random()}", "system")
 
 
-def conversations(random: Random) -> Iterator[Request]:
+def draw_conversations(random: Random) -> Iterator[Request]:
     """Yield requests of fifteen interleaved conversations with six turns each."""
     count = REQUESTS // 6
     turns = [index for index in range(count) for _ in range(6)]
@@ -65,7 +65,7 @@ def conversations(random: Random) -> Iterator[Request]:
         histories[index] += f"The answer was {random.random()}, and the next question. " * 6
 
 
-def short_chats(random: Random) -> Iterator[Request]:
+def draw_short_chats(random: Random) -> Iterator[Request]:
     """Yield requests of fifteen interleaved chats, shorter than a block of the prefix index.
 
     Each turn starts with a new text, such as the time in some system prompts.
@@ -76,17 +76,17 @@ def short_chats(random: Random) -> Iterator[Request]:
         yield Request(f"It is {random.random()}. Chat {index}: next question?", str(index))
 
 
-def hot_adapter(random: Random) -> Iterator[Request]:
+def draw_hot_adapter(random: Random) -> Iterator[Request]:
     for _ in range(REQUESTS):
         model = "sql" if random.random() < 0.8 else random.choice(("chat", "poems"))
         yield Request(f"{random.random()} is new. " * 20, model, model)
 
 
 WORKLOADS: dict[str, Callable[[Random], Iterator[Request]]] = {
-    "one system prompt": shared_prompt,
-    "many conversations": conversations,
-    "short chats": short_chats,
-    "one hot adapter": hot_adapter,
+    "one system prompt": draw_shared_prompt,
+    "many conversations": draw_conversations,
+    "short chats": draw_short_chats,
+    "one hot adapter": draw_hot_adapter,
 }
 
 
@@ -122,24 +122,24 @@ class Pod:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Distribution:
     """Distribution of a workload.
 
     Attributes:
-        busiest: The busiest pod's share of the requests.
-        met: Share of cache hits among requests whose prefix or adapter was cached on any pod.
+        busiest_share: The busiest pod's share of the requests.
+        hit_rate: Share of cache hits among requests whose prefix or adapter a pod had cached.
     """
 
-    busiest: float
-    met: float
+    busiest_share: float
+    hit_rate: float
 
 
-def spread(
+def send_workload(
     fleet: Fleet,
-    pickers: Sequence[Chooser],
+    pickers: Sequence[PickerClient],
     workload: str,
     headers: Callable[[str], dict[str, str] | None] = lambda _: None,
-) -> Spread:
+) -> Distribution:
     """Send a workload, each request to one of the endpoint pickers at random."""
     gateway = Random(11)
     pods = {name: Pod() for name in fleet.engines}
@@ -154,14 +154,14 @@ def spread(
             fleet.engines[name].load = pod.load()
         fleet.wait_scraped()
         picker = gateway.choice(pickers)
-        chosen = picker.pod(picker.ask(request.prompt, request.model, headers(request.key)))
+        chosen = picker.get_pod(picker.ask(request.prompt, request.model, headers(request.key)))
         picks[chosen] += 1
         if any(request.key in pod.seen for pod in pods.values()):
             cached += 1
             hits += request.key in pods[chosen].seen
         pods[chosen].seen.add(request.key)
         pods[chosen].begin(request.model, now)
-    return Spread(max(picks.values()) / REQUESTS, hits / cached)
+    return Distribution(max(picks.values()) / REQUESTS, hits / cached)
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -187,13 +187,15 @@ TABLE = [
 def test_default_strategies_spread_and_keep_prefix_hits(fleet: Fleet, version: str) -> None:
     rows = {}
     for case, workload in TABLE:
-        with fleet.picker(version, **CASES[case]) as picker:
-            row = rows[case, workload] = spread(fleet, [picker], workload)
-        print(f"{version} | `{case}` | {workload} | {row.busiest:.0%}, {row.met:.0%}")
+        with fleet.run_picker(version, **CASES[case]) as picker:
+            row = rows[case, workload] = send_workload(fleet, [picker], workload)
+        print(f"{version} | `{case}` | {workload} | {row.busiest_share:.0%}, {row.hit_rate:.0%}")
     for row in (rows[TABLE[0]], rows["lora-affinity", "one hot adapter"]):
-        assert row.busiest <= MAX_SHARE / PODS, row
-    full, one = (rows[name, "many conversations"] for name in CASES if name.startswith("prefix"))
-    assert full.met >= MIN_HITS * one.met, (full, one)
+        assert row.busiest_share <= MAX_SHARE / PODS, row
+    default, single = (
+        rows[name, "many conversations"] for name in CASES if name.startswith("prefix")
+    )
+    assert default.hit_rate >= MIN_HITS * single.hit_rate, (default, single)
 
 
 SESSIONS: dict[str, dict[str, Any]] = {
@@ -215,15 +217,17 @@ def test_sessions_keep_their_pods(fleet: Fleet, version: str) -> None:
     rows = {}
     for case, fields in SESSIONS.items():
         for workload in ("many conversations", "short chats"):
-            with fleet.picker(version, **fields) as picker:
-                row = rows[case, workload] = spread(fleet, [picker], workload, name_session)
-            print(f"{version} | `{case}` | {workload} | {row.busiest:.0%}, {row.met:.0%}")
+            with fleet.run_picker(version, **fields) as picker:
+                row = rows[case, workload] = send_workload(fleet, [picker], workload, name_session)
+            print(
+                f"{version} | `{case}` | {workload} | {row.busiest_share:.0%}, {row.hit_rate:.0%}"
+            )
     for case in list(SESSIONS)[1:]:
         row = rows[case, "short chats"]
-        assert row.met >= 0.8, (case, row)
-        assert row.busiest <= MAX_SHARE / PODS, (case, row)
+        assert row.hit_rate >= 0.8, (case, row)
+        assert row.busiest_share <= MAX_SHARE / PODS, (case, row)
         # Without a common prefix, other strategies hit the pod of a session only by chance.
-        assert row.met > rows["prefix-cache", "short chats"].met + 0.1
+        assert row.hit_rate > rows["prefix-cache", "short chats"].hit_rate + 0.1
 
 
 #: Endpoint picker's strategy and workload of each row about several endpoint pickers.
@@ -241,12 +245,12 @@ def test_two_pickers_keep_most_cache_hits(fleet: Fleet, version: str) -> None:
         for count in (1, 2):
             with ExitStack() as stack:
                 pickers = [
-                    stack.enter_context(fleet.picker(version, **SESSIONS[case]))
+                    stack.enter_context(fleet.run_picker(version, **SESSIONS[case]))
                     for _ in range(count)
                 ]
-                rows.append(spread(fleet, pickers, workload, name_session))
+                rows.append(send_workload(fleet, pickers, workload, name_session))
             print(f"{version} | {count} | `{case}` | {workload} | "
-                  f"{rows[-1].busiest:.0%}, {rows[-1].met:.0%}")  # fmt: skip
-        one, two = rows
-        assert two.busiest <= MAX_SHARE / PODS, rows
-        assert two.met >= MIN_HITS * one.met, rows
+                  f"{rows[-1].busiest_share:.0%}, {rows[-1].hit_rate:.0%}")  # fmt: skip
+        single, two = rows
+        assert two.busiest_share <= MAX_SHARE / PODS, rows
+        assert two.hit_rate >= MIN_HITS * single.hit_rate, rows

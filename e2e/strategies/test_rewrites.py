@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from e2e.harness import Cluster
-from e2e.routers import llm_d_kind, picker_versions
-from e2e.strategies.fleet import Chooser, Fleet
+from e2e.routers import install_llm_d_kind, picker_versions
+from e2e.strategies.fleet import Fleet, PickerClient
 
 REQUESTS = 400
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
-    with llm_d_kind(cluster):
+def _install_llm_d_kind(cluster: Cluster) -> Iterator[None]:
+    with install_llm_d_kind(cluster):
         yield
 
 
-def canary(share: int) -> list[dict[str, Any]]:
+def make_rewrites(share: int) -> list[dict[str, Any]]:
     targets = [{"model": "base", "weight": 100 - share}, {"model": "tuned", "weight": share}]
     return [{"models": ["chat"], "targets": targets}]
 
@@ -34,12 +34,12 @@ def canary(share: int) -> list[dict[str, Any]]:
     "Pickers rewrite model names by weight, from 5 % to 100 % and back", "1.5", "llm-d"
 )
 def test_canary_gets_its_share(fleet: Fleet, version: str) -> None:
-    with fleet.picker(version, strategy="queue-size", modelRewrites=canary(5)) as picker:
+    with fleet.run_picker(version, strategy="queue-size", modelRewrites=make_rewrites(5)) as picker:
         fleet.wait_scraped()
         for share in (5, 50, 100, 0):
             # `pulumi up` changes this object without restarting the picker.
-            fleet.routing(version, strategy="queue-size", modelRewrites=canary(share))
-            fleet.cluster.wait(partial(_is_near, picker, share))
+            fleet.apply_routing(version, strategy="queue-size", modelRewrites=make_rewrites(share))
+            fleet.cluster.wait(partial(_is_near_share, picker, share))
             served = count_models(picker, REQUESTS)
             assert abs(served["tuned"] / REQUESTS - share / 100) <= _five_deviations(share), served
             assert served["base"] + served["tuned"] == REQUESTS
@@ -47,11 +47,11 @@ def test_canary_gets_its_share(fleet: Fleet, version: str) -> None:
                 assert len(served) == 1, served
 
 
-def count_models(picker: Chooser, count: int, requested: str = "chat") -> Counter[str]:
+def count_models(picker: PickerClient, count: int, requested: str = "chat") -> Counter[str]:
     return Counter(json.loads(picker.ask(model=requested).body)["model"] for _ in range(count))
 
 
-def _is_near(picker: Chooser, share: int) -> bool:
+def _is_near_share(picker: PickerClient, share: int) -> bool:
     served = count_models(picker, 60)
     assert sum(served.values()) == 60
     if share in (0, 100):

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from e2e.harness import Cluster
-from e2e.routers import OBJECTIVE, llm_d_kind, picker_versions
-from e2e.strategies.fleet import Chooser, Fleet
+from e2e.routers import OBJECTIVE, install_llm_d_kind, picker_versions
+from e2e.strategies.fleet import Fleet, PickerClient
 
 PODS, SLOTS, SECONDS = 3, 4, 0.3
 #: Number of requests that the pods serve in two seconds.
@@ -23,22 +23,22 @@ BACKLOG = 2 * int(PODS * SLOTS / SECONDS)
 LEVEL, TENANT = "x-llm-d-inference-objective", "x-llm-d-inference-fairness-id"
 LEVELS = [{"name": "interactive", "priority": 10}, {"name": "batch", "priority": -10}]
 PICKER: dict[str, Any] = {"tls": {"enabled": False}}
-LEVELLED = {**PICKER, "serviceLevels": {"levels": LEVELS, "maxConcurrency": SLOTS}}
-EVICTING = {**PICKER, "serviceLevels": {**LEVELLED["serviceLevels"], "evict": True}}
+WITH_LEVELS = {**PICKER, "serviceLevels": {"levels": LEVELS, "maxConcurrency": SLOTS}}
+WITH_EVICTION = {**PICKER, "serviceLevels": {**WITH_LEVELS["serviceLevels"], "evict": True}}
 BODY = {"model": "m", "prompt": "Count."}
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
-    with llm_d_kind(cluster, OBJECTIVE):
+def _install_llm_d_kind(cluster: Cluster) -> Iterator[None]:
+    with install_llm_d_kind(cluster, OBJECTIVE):
         yield
 
 
 class Overload:
     """Client that sends requests through a picker to pods with slots."""
 
-    def __init__(self, chooser: Chooser) -> None:
-        self._chooser = chooser
+    def __init__(self, client: PickerClient) -> None:
+        self._client = client
         self._slots: dict[str, threading.Semaphore] = {}
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(4 * BACKLOG)
@@ -50,7 +50,7 @@ class Overload:
 
     def _serve(self, headers: dict[str, str]) -> float:
         start = time.monotonic()
-        with self._chooser.processor.hold(BODY, headers) as (answer, _):
+        with self._client.processor.hold(BODY, headers) as (answer, _):
             assert answer.endpoint is not None, answer
             with self._lock:
                 slots = self._slots.setdefault(answer.endpoint, threading.Semaphore(SLOTS))
@@ -60,9 +60,9 @@ class Overload:
         return waited
 
 
-def measure_waits(chooser: Chooser) -> list[float]:
+def measure_waits(client: PickerClient) -> list[float]:
     """Return sorted times to first token of interactive requests behind a batch backlog."""
-    overload = Overload(chooser)
+    overload = Overload(client)
     batch = overload.send("batch", count=BACKLOG)
     time.sleep(0.3)
     waits = []
@@ -77,10 +77,10 @@ def measure_waits(chooser: Chooser) -> list[float]:
 
 @picker_versions("Interactive requests keep their time to first token while batch waits", "llm-d")
 def test_interactive_requests_pass_waiting_batch_requests(fleet: Fleet, version: str) -> None:
-    with fleet.picker(version, strategy="queue-size", endpointPicker=PICKER) as chooser:
-        without = measure_waits(chooser)
-    with fleet.picker(version, strategy="queue-size", endpointPicker=LEVELLED) as chooser:
-        levelled = measure_waits(chooser)
+    with fleet.run_picker(version, strategy="queue-size", endpointPicker=PICKER) as client:
+        without = measure_waits(client)
+    with fleet.run_picker(version, strategy="queue-size", endpointPicker=WITH_LEVELS) as client:
+        levelled = measure_waits(client)
     print(f"interactive, median and worst: {without[5]:.2f} {without[-1]:.2f} s without levels, "
           f"{levelled[5]:.2f} {levelled[-1]:.2f} s with")  # fmt: skip
     assert levelled[-1] < 2 * SECONDS
@@ -88,9 +88,9 @@ def test_interactive_requests_pass_waiting_batch_requests(fleet: Fleet, version:
 
 
 @picker_versions("A tenant with many requests does not delay another one", "llm-d")
-def test_tenants_of_one_level_take_turns(fleet: Fleet, version: str) -> None:
-    with fleet.picker(version, strategy="queue-size", endpointPicker=LEVELLED) as chooser:
-        overload = Overload(chooser)
+def test_tenants_of_one_level_are_served_fairly(fleet: Fleet, version: str) -> None:
+    with fleet.run_picker(version, strategy="queue-size", endpointPicker=WITH_LEVELS) as client:
+        overload = Overload(client)
         loud = overload.send("batch", "loud", BACKLOG)
         time.sleep(0.3)
         quiet = sorted(request.result() for request in overload.send("batch", "quiet", 10))
@@ -105,19 +105,19 @@ def test_tenants_of_one_level_take_turns(fleet: Fleet, version: str) -> None:
 @picker_versions("With evict, a waiting request ends a running one of negative priority", "llm-d")
 def test_running_batch_request_is_evicted(fleet: Fleet, version: str) -> None:
     with (
-        fleet.picker(version, strategy="queue-size", endpointPicker=EVICTING) as chooser,
+        fleet.run_picker(version, strategy="queue-size", endpointPicker=WITH_EVICTION) as client,
         ThreadPoolExecutor(PODS * SLOTS) as threads,
     ):
 
         def run() -> int:
-            with chooser.processor.hold(BODY, {LEVEL: "svc-batch"}) as (answer, messages):
+            with client.processor.hold(BODY, {LEVEL: "svc-batch"}) as (answer, messages):
                 assert answer.endpoint is not None, answer
                 return int(next(messages).immediate_response.status.code)
 
         running = [threads.submit(run) for _ in range(PODS * SLOTS)]
         time.sleep(1)
         start = time.monotonic()
-        with chooser.processor.hold(BODY, {LEVEL: "svc-interactive"}) as (answer, _):
+        with client.processor.hold(BODY, {LEVEL: "svc-interactive"}) as (answer, _):
             assert answer.endpoint is not None, answer
             waited = time.monotonic() - start
         ended = [request for request in running if request.done()]

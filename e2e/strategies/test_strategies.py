@@ -9,13 +9,13 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, Object, ProgramFailedError
-from e2e.routers import IMAGES, find, generated_picker, picker_versions
+from e2e.routers import IMAGES, find_object, make_picker, picker_versions
 from e2e.strategies.engine import Engine, Load
-from e2e.strategies.fleet import Chooser, Fleet, make_loads
+from e2e.strategies.fleet import Fleet, PickerClient, make_loads
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 PICKS = 60
-"""This many random choices among three pods miss one with a probability of 10^-10."""
+"""The probability that so many random choices among three pods miss one is 10^-10."""
 
 STORY = "You are a helpful assistant of a large company. Answer briefly, in whole sentences. "
 
@@ -23,23 +23,23 @@ STORY = "You are a helpful assistant of a large company. Answer briefly, in whol
 @pytest.mark.verifies("prefix-cache: requests with a common prefix go to one pod")
 @VERSIONS
 def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
-    with fleet.picker(version, strategy="prefix-cache") as picker:
+    with fleet.run_picker(version, strategy="prefix-cache") as picker:
         fleet.wait_scraped()
         assert picker.pick_many(PICKS).keys() == fleet.engines.keys()
-        homes = {}
+        pod_by_prompt = {}
         for customer in ("A", "B", "C", "D"):
             prompt = f"Customer {customer}: {STORY * 3}"
-            homes[prompt] = picker.cache_prompt(prompt)
-        for prompt, home in homes.items():
-            assert picker.pick_many(5, prompt) == {home: 5}
+            pod_by_prompt[prompt] = picker.cache_prompt(prompt)
+        for prompt, pod_name in pod_by_prompt.items():
+            assert picker.pick_many(5, prompt) == {pod_name: 5}
             longer = f"{prompt}And now something else: {'what is the weather? ' * 4}"
-            assert picker.pick(longer) == home
+            assert picker.pick(longer) == pod_name
 
 
 @pytest.mark.verifies("queue-size: requests go to the pod with the shortest queue")
 @VERSIONS
 def test_queue_size_finds_the_idle_pod(fleet: Fleet, version: str) -> None:
-    with fleet.picker(version, strategy="queue-size") as picker:
+    with fleet.run_picker(version, strategy="queue-size") as picker:
         for order in itertools.permutations(sorted(fleet.engines)):
             # All other metrics favor the other pods.
             fleet.load(
@@ -55,7 +55,7 @@ def test_queue_size_finds_the_idle_pod(fleet: Fleet, version: str) -> None:
 @pytest.mark.verifies("kv-cache-utilization: requests go to the pod with the most free KV cache")
 @VERSIONS
 def test_kv_cache_finds_the_emptiest_pod(fleet: Fleet, version: str) -> None:
-    with fleet.picker(version, strategy="kv-cache-utilization") as picker:
+    with fleet.run_picker(version, strategy="kv-cache-utilization") as picker:
         for order in itertools.permutations(sorted(fleet.engines)):
             fleet.load(make_loads(order, kv_cache=(0.31, 0.34, 0.97), waiting=(9, 1, 0)))
             fleet.wait_scraped()
@@ -65,7 +65,7 @@ def test_kv_cache_finds_the_emptiest_pod(fleet: Fleet, version: str) -> None:
 @pytest.mark.verifies("lora-affinity: requests go to a pod that has the adapter loaded")
 @VERSIONS
 def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
-    with fleet.picker(version, strategy="lora-affinity", scorers={"lora": 100}) as picker:
+    with fleet.run_picker(version, strategy="lora-affinity", scorers={"lora": 100}) as picker:
         for sql, chat, roomy in itertools.permutations(sorted(fleet.engines)):
             fleet.load(
                 {
@@ -92,7 +92,7 @@ def test_prefix_blocks_have_at_least_64_tokens(
         container["args"] += arguments
         return manifest
 
-    with fleet.picker(version, with_arguments, strategy="prefix-cache") as picker:
+    with fleet.run_picker(version, with_arguments, strategy="prefix-cache") as picker:
         fleet.wait_scraped()
         assert is_sticky(picker, "y" * characters)
         assert not is_sticky(picker, "z" * (characters - 1))
@@ -103,7 +103,7 @@ def test_conversations_behind_a_long_system_prompt_keep_their_pods(
     fleet: Fleet, version: str
 ) -> None:
     system = STORY * 600
-    with fleet.picker(version, strategy="prefix-cache") as picker:
+    with fleet.run_picker(version, strategy="prefix-cache") as picker:
         pods = sorted(fleet.engines)
         for idle in pods:
             # Queue lengths send the first request of each conversation to a different pod.
@@ -116,9 +116,9 @@ def test_conversations_behind_a_long_system_prompt_keep_their_pods(
             assert picker.pick_many(5, f"{system}{pod * 100}. And then?") == {pod: 5}
 
 
-def is_sticky(picker: Chooser, prompt: str) -> bool:
-    home = picker.cache_prompt(prompt)
-    return picker.pick_many(20, prompt) == {home: 20}
+def is_sticky(picker: PickerClient, prompt: str) -> bool:
+    pod_name = picker.cache_prompt(prompt)
+    return picker.pick_many(20, prompt) == {pod_name: 20}
 
 
 HOT = "Everybody asks this today: " * 10
@@ -141,21 +141,23 @@ class RankedFleet(Fleet):
 
 @pytest.fixture
 def ranked(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
-    with RankedFleet(cluster, namespace, _ranks) as fleet:
+    with RankedFleet(cluster, namespace, _use_ranks) as fleet:
         fleet.deploy("svc", pods=2)
         yield fleet
 
 
 @picker_versions("Pickers choose among a pod's data parallel ranks by load")
 def test_each_rank_is_chosen_by_its_load(ranked: Fleet, version: str) -> None:
-    objects = ranked.routing(version)
-    ports = [port["number"] for port in find(objects, "InferencePool")["spec"]["targetPorts"]]
+    objects = ranked.apply_routing(version)
+    ports = [
+        port["number"] for port in find_object(objects, "InferencePool")["spec"]["targetPorts"]
+    ]
     assert len(ports) == RANKS, "the API server dropped ports"
-    with ranked.run(version, objects) as picker:
+    with ranked.run_picker_of(version, objects) as picker:
         ranked.wait_scraped()
         assert picker.pick_many(120).keys() == ranked.engines.keys(), "not all ranks got requests"
-        home = picker.cache_prompt(HOT)
-        assert picker.pick_many(8, HOT) == {home: 8}, "a prefix left its rank"
+        pod_name = picker.cache_prompt(HOT)
+        assert picker.pick_many(8, HOT) == {pod_name: 8}, "a prefix left its rank"
         for idle in sorted(ranked.engines):
             loads = {name: Load(waiting=30, kv_cache=0.9) for name in ranked.engines}
             ranked.load({**loads, idle: Load()})
@@ -163,7 +165,7 @@ def test_each_rank_is_chosen_by_its_load(ranked: Fleet, version: str) -> None:
             assert picker.pick_many(8) == {idle: 8}, "not the idle rank"
 
 
-def _ranks(manifest: Object) -> Object:
+def _use_ranks(manifest: Object) -> Object:
     (_, role) = manifest["spec"]["roles"]
     role["parallelism"] = {"data": RANKS, "portPerRank": True}
     (container,) = role["template"]["spec"]["containers"]
@@ -175,14 +177,14 @@ def _ranks(manifest: Object) -> Object:
 @pytest.mark.verifies("A picker serves the certificate of the named Secret")
 @VERSIONS
 def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
-    objects = fleet.routing(version, endpointPicker={"tls": {"secretName": "picker-tls"}})
-    (container,) = find(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    objects = fleet.apply_routing(version, endpointPicker={"tls": {"secretName": "picker-tls"}})
+    (container,) = find_object(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     place = container["args"].index("--cert-path=/certificate")
     # The Secret's files, at their path on this machine.
     certificates = fleet.cluster.directory / "certificates"
     container["args"][place] = f"--cert-path={certificates}"
     authority = (certificates / "ca.crt").read_bytes()
-    with fleet.run(version, objects, authority) as picker:
+    with fleet.run_picker_of(version, objects, authority) as picker:
         fleet.wait_scraped()
         assert picker.pick_many(30).keys() <= fleet.engines.keys()
 
@@ -190,18 +192,18 @@ def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
 @pytest.mark.verifies("Errors about unknown plugins match what the picker reports when it exits")
 @VERSIONS
 def test_unknown_plugin_ends_picker(fleet: Fleet, version: str) -> None:
-    objects = fleet.routing(version, strategy="queue-size")
-    data = find(objects, "ConfigMap")["data"]
+    objects = fleet.apply_routing(version, strategy="queue-size")
+    data = find_object(objects, "ConfigMap")["data"]
     (key,) = data
     data[key] = data[key].replace("queue-scorer", "queue-scorrer")
     with (
-        generated_picker(fleet.cluster, version, objects) as picker,
+        make_picker(fleet.cluster, version, objects) as picker,
         pytest.raises(ProgramFailedError, match=r"exited with [1-9](.|\n)*queue-scorrer"),
     ):
         picker.wait_serving()
     image = {"image": IMAGES[version]}
-    manifest = fleet.manifest(endpointPicker=image, endpointPickerConfig=data[key])
-    findings = [str(text) for text in inputs.plan_of(manifest).findings]
+    manifest = fleet.make_manifest(endpointPicker=image, endpointPickerConfig=data[key])
+    findings = [str(text) for text in inputs.build_plan(manifest).findings]
     (finding,) = [text for text in findings if "queue-scorrer" in text]
     assert "endpointPickerConfig.plugins[0].type" in finding
     assert "would exit" in finding
@@ -217,7 +219,7 @@ OTHERS = (
 
 @pytest.fixture
 def groups(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
-    with Fleet(cluster, namespace, _two_nodes) as fleet:
+    with Fleet(cluster, namespace, _use_two_nodes) as fleet:
         fleet.deploy("svc", "svc-2", pods=8)
         assert fleet.engines.keys() == {*LEADERS, *OTHERS}
         yield fleet
@@ -227,7 +229,7 @@ def groups(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
 @VERSIONS
 def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
     groups.load(dict.fromkeys(LEADERS, Load(waiting=30)))  # All other pods are idle.
-    with groups.picker(version, strategy="queue-size") as picker:
+    with groups.run_picker(version, strategy="queue-size") as picker:
         groups.wait_scraped(LEADERS)
         assert picker.pick_many(40).keys() == set(LEADERS)
         assert pick_without_body(picker, 40) == set(LEADERS)
@@ -235,25 +237,25 @@ def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
 
         first, second = LEADERS
         _set_ready(groups, first, ready=False)
-        groups.cluster.wait(lambda: _chosen_pods(picker) == {second}, message=f"only {second}")
+        groups.cluster.wait(lambda: _find_chosen_pods(picker) == {second}, message=f"only {second}")
         _set_ready(groups, second, ready=False)
-        groups.cluster.wait(lambda: not _chosen_pods(picker), message="no pod")
+        groups.cluster.wait(lambda: not _find_chosen_pods(picker), message="no pod")
         answer = picker.ask()
         assert (answer.status, answer.endpoint) == (503, None)
         assert b"failed to find" in answer.body
         assert picker.processor.ask(None, "/v1/models").status == 500
 
         _set_ready(groups, first, ready=True)
-        groups.cluster.wait(lambda: _chosen_pods(picker) == {first}, message=f"only {first}")
+        groups.cluster.wait(lambda: _find_chosen_pods(picker) == {first}, message=f"only {first}")
 
 
-def pick_without_body(picker: Chooser, count: int) -> set[str]:
-    return {picker.pod(picker.processor.ask(None, "/v1/models")) for _ in range(count)}
+def pick_without_body(picker: PickerClient, count: int) -> set[str]:
+    return {picker.get_pod(picker.processor.ask(None, "/v1/models")) for _ in range(count)}
 
 
-def _chosen_pods(picker: Chooser) -> set[str]:
+def _find_chosen_pods(picker: PickerClient) -> set[str]:
     answers = [picker.ask() for _ in range(12)]
-    return {picker.pod(answer) for answer in answers if answer.status is None}
+    return {picker.get_pod(answer) for answer in answers if answer.status is None}
 
 
 def _set_ready(fleet: Fleet, name: str, *, ready: bool) -> None:
@@ -269,7 +271,7 @@ def _set_ready(fleet: Fleet, name: str, *, ready: bool) -> None:
     )
 
 
-def _two_nodes(manifest: Object) -> Object:
+def _use_two_nodes(manifest: Object) -> Object:
     manifest["spec"]["roles"][1]["multinode"] = {"nodeCount": 2}
     manifest["spec"]["schedulingStrategy"] = {"gangPolicy": {"mode": "Off"}}
     return manifest

@@ -2,7 +2,7 @@
 
 Sources: `compute_nixl_compatibility_hash` and `_nixl_handshake` of NixlConnector in vLLM 0.11.0 to
 0.14.0 and 0.16.0 to 0.33.0, and `disaggregation/common/conn.py` in SGLang 0.5.3 to 0.5.23.
-Measured with vLLM 0.12.0, 0.17.0, 0.28.0 and 0.32.0 in `e2e/serve/test_pairs.py`.
+Measured with vLLM 0.12.0, 0.17.0, 0.28.0 and 0.32.0 in `e2e/serve/test_engine_pairs.py`.
 """
 
 from __future__ import annotations

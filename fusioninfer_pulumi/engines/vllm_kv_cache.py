@@ -74,7 +74,7 @@ _REQUEST_IDS: Version = (0, 13, 0)
 #: First release whose handshake message has a pipeline rank (three parts in 0.26.0, two in 0.25.0).
 #: A message of the other form ends a prefill engine's thread `nixl_handshake_listener`, and the
 #: engine answers no handshake until it restarts. Decode engines of the newer releases then wait
-#: (measured with 0.12.0, 0.17.0, 0.28.0 and 0.32.0 in `e2e/serve/test_pairs.py`).
+#: (measured with 0.12.0, 0.17.0, 0.28.0 and 0.32.0 in `e2e/serve/test_engine_pairs.py`).
 _PIPELINE_RANKS: Version = (0, 26, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
 _FAILS_BY_DEFAULT: Version = (0, 17, 0)

@@ -10,18 +10,18 @@ import pytest
 
 from e2e.harness import Object
 from e2e.harness.pods import is_ready
-from e2e.serve.load import Answer, Load, figures
-from e2e.serve.services import MODEL, objects_of, role, service
-from e2e.serve.serving import START_SECONDS, Serving
+from e2e.serve.load import Answer, Load, describe_latency
+from e2e.serve.services import MODEL, render_objects, role, service
+from e2e.serve.serving import START_TIMEOUT, Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 LOAD_SECONDS = "45"
 """Simulated time to load weights."""
 
-PAUSE = 20
-DRAIN = 60
-BEFORE = 4
+PRE_STOP = 20
+DRAIN_SECONDS = 60
+SECONDS_BEFORE_SIGTERM = 4
 """Seconds before SIGTERM when long requests start."""
 
 CONTEXT = 4096
@@ -48,18 +48,18 @@ class Starting:
 @pytest.fixture(scope="module")
 def starting(running: Serving, namespace: str) -> Starting:
     """Deploy roles with default probes, a long startup probe and a short one."""
-    drain = ("--shutdown-timeout", str(DRAIN))
+    drain = ("--shutdown-timeout", str(DRAIN_SECONDS))
     roles = [
         role("plain", args=("--max-model-len", str(CONTEXT))),
         role("patient", args=("--max-model-len", str(CONTEXT), *drain), startup={"timeout": "10m"}),
         role("hasty", startup={"timeout": "20s"}),
     ]
     # Shorten the test; the grace period of this role does not matter.
-    roles[-1]["template"]["spec"]["terminationGracePeriodSeconds"] = PAUSE + 1
+    roles[-1]["template"]["spec"]["terminationGracePeriodSeconds"] = PRE_STOP + 1
     for engine_role in roles:
         (container,) = engine_role["template"]["spec"]["containers"]
         container["env"] = [{"name": "LOAD_SECONDS", "value": LOAD_SECONDS}]
-    running.apply(objects_of(service(namespace, *roles)))
+    running.apply(render_objects(service(namespace, *roles)))
     return Starting(running, namespace)
 
 
@@ -68,13 +68,13 @@ def starting(running: Serving, namespace: str) -> Starting:
 )
 def test_slow_engine_survives_its_probes(starting: Starting) -> None:
     cluster = starting.running.cluster
-    cluster.wait(lambda: starting.restarts("hasty") > 0, START_SECONDS)
+    cluster.wait(lambda: starting.restarts("hasty") > 0, START_TIMEOUT)
     cluster.delete("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "svc-hasty-0", starting.namespace)
 
-    def ready() -> bool:
+    def are_ready() -> bool:
         return is_ready(starting.pod("plain")) and is_ready(starting.pod("patient"))
 
-    cluster.wait(ready, START_SECONDS, lambda: starting.running.report(starting.namespace))
+    cluster.wait(are_ready, START_TIMEOUT, lambda: starting.running.report(starting.namespace))
     assert starting.restarts("plain") == starting.restarts("patient") == 0
 
 
@@ -83,13 +83,13 @@ def test_slow_engine_survives_its_probes(starting: Starting) -> None:
 )
 def test_terminating_pod_finishes_requests(starting: Starting) -> None:
     with ThreadPoolExecutor(2) as pool:
-        plain, patient = pool.map(lambda name: _delete_pod(starting, name), ("plain", "patient"))
-    assert any(answer.started + answer.seconds < PAUSE for answer in plain)
-    cut = [answer for answer in plain if answer.error]
-    assert cut
-    assert all(answer.started + answer.seconds > PAUSE - 1 for answer in cut), cut
-    assert [answer for answer in patient if answer.error] == []
-    assert max(answer.started + answer.seconds for answer in patient) > PAUSE + 1
+        plain, draining = pool.map(lambda name: _delete_pod(starting, name), ("plain", "patient"))
+    assert any(answer.started + answer.seconds < PRE_STOP for answer in plain)
+    aborted = [answer for answer in plain if answer.error]
+    assert aborted
+    assert all(answer.started + answer.seconds > PRE_STOP - 1 for answer in aborted), aborted
+    assert [answer for answer in draining if answer.error] == []
+    assert max(answer.started + answer.seconds for answer in draining) > PRE_STOP + 1
 
 
 def _delete_pod(starting: Starting, name: str) -> list[Answer]:
@@ -101,12 +101,12 @@ def _delete_pod(starting: Starting, name: str) -> list[Answer]:
     deleted = time.monotonic()
     cluster.delete("v1/Pod", pod["metadata"]["name"], starting.namespace)
     with Load(url, MODEL, clients=1, tokens=100) as short:
-        time.sleep(PAUSE - BEFORE)
+        time.sleep(PRE_STOP - SECONDS_BEFORE_SIGTERM)
     with Load(url, MODEL, clients=3, tokens=LONG_TOKENS) as long:
         time.sleep(1)
     cluster.wait(lambda: _is_gone(starting, uid), 120)
-    gone = time.monotonic() - deleted
-    print(f"{name}: {figures(short.answers)}; gone after {gone:.0f} s")
+    deletion_seconds = time.monotonic() - deleted
+    print(f"{name}: {describe_latency(short.answers)}; gone after {deletion_seconds:.0f} s")
     answers = []
     for answer in [*short.answers, *long.answers]:
         moved = replace(answer, started=answer.started - deleted)

@@ -13,35 +13,35 @@ import pytest
 import yaml
 
 from e2e.catalog import manifests, program, tool
-from e2e.engine.services import watched
+from e2e.engine.services import poll
 from e2e.harness import Cluster, Object
-from e2e.harness.control_plane import arguments, wait_http
+from e2e.harness.control_plane import format_arguments, wait_http
 from e2e.harness.pods import LEADERS
-from e2e.harness.processes import LOOPBACK, Program, free_ports
+from e2e.harness.processes import LOOPBACK, Program, find_ports
 from e2e.harness.resources import read_objects
 from e2e.metrics import EXTERNAL, register_metrics_apis
-from e2e.serve.deploy import wait_pickers
+from e2e.serve.deploy import wait_for_pickers
 from e2e.serve.gateway import Gateway
-from e2e.serve.load import Load, complete, figures, outage
+from e2e.serve.load import Load, complete, describe_failures, describe_latency
 from e2e.serve.prometheus import Prometheus
-from e2e.serve.services import MODEL, objects_of, role, router, service
-from e2e.serve.serving import START_SECONDS, Serving
+from e2e.serve.services import MODEL, render_objects, role, router, service
+from e2e.serve.serving import START_TIMEOUT, Serving
 from e2e.test_autoscaling import LWS as KIND
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 LWS = "svc-inference"
 SCALED = "keda.sh/v1alpha1/ScaledObject"
-PATIENCE = 240
-MOST = 2
+TIMEOUT = 240
+MAX_REPLICAS = 2
 """More engines would take too long to start on two busy CPUs."""
-BUSY = 20
+BUSY_CLIENTS = 20
 """Number of clients that keep MOST engines busy, at two concurrent requests each."""
 
 
 @pytest.fixture(scope="module")
 def scaler(running: Serving) -> Iterator[None]:
-    reason = absent()
+    reason = explain_missing()
     if reason is not None:
         pytest.skip(reason)
     with run_keda(running.cluster):
@@ -55,7 +55,7 @@ def make_service(namespace: str, address: str) -> list[Object]:
         "prometheus": address,
         "target": "throughput",
         "minReplicas": 0,
-        "maxReplicas": MOST,
+        "maxReplicas": MAX_REPLICAS,
         "keda": {"pollingInterval": 2, "cooldownPeriod": 20},
         "behavior": {"scaleDown": {"stabilizationWindowSeconds": 20}},
     }
@@ -63,7 +63,7 @@ def make_service(namespace: str, address: str) -> list[Object]:
     (container,) = engines["template"]["spec"]["containers"]
     container["ports"] = [{"name": "http", "containerPort": 8000}]
     picker = {"metrics": "Unauthenticated"}
-    return objects_of(
+    return render_objects(
         service(namespace, router(None, endpointPicker=picker), engines, monitoring={})
     )
 
@@ -72,71 +72,71 @@ def make_service(namespace: str, address: str) -> list[Object]:
 @pytest.mark.usefixtures("scaler")
 def test_engines_follow_their_load(running: Serving, namespace: str) -> None:
     cluster = running.cluster
-    (port,) = free_ports(1)
+    (port,) = find_ports(1)
     objects = make_service(namespace, f"http://{LOOPBACK}:{port}")
     with ExitStack() as stack:
         running.apply(objects)
-        wait_pickers(running, objects, namespace)
-        watcher = Prometheus(cluster, namespace, objects, port=port)
-        stack.callback(watcher.close)
-        stack.enter_context(watcher.discovering())
+        wait_for_pickers(running, objects, namespace)
+        prometheus = Prometheus(cluster, namespace, objects, port=port)
+        stack.callback(prometheus.close)
+        stack.enter_context(prometheus.keep_discovering())
         seen: list[int] = []
 
         def replicas() -> int:
             return int(cluster.get(KIND, LWS, namespace)["spec"]["replicas"])
 
-        def note() -> None:
+        def record_replicas() -> None:
             if seen[-1:] != [now := replicas()]:
                 seen.append(now)
 
-        stack.enter_context(watched(note))
+        stack.enter_context(poll(record_replicas))
         gateway = Gateway(cluster, namespace, "svc-httproute")
         stack.callback(gateway.close)
 
-        def state() -> object:
+        def describe_state() -> object:
             triggers = [item["spec"]["triggers"] for item in cluster.list(SCALED, namespace)]
             queries = [trigger["metadata"]["query"] for trigger in itertools.chain(*triggers)]
-            values = {query: watcher.query(query) for query in queries}
-            return seen, values, watcher.targets(), running.report(namespace)[-3000:]
+            values = {query: prometheus.query(query) for query in queries}
+            return seen, values, prometheus.targets(), running.report(namespace)[-3000:]
 
         def wait_replicas(count: int) -> None:
-            cluster.wait(lambda: replicas() == count, PATIENCE, state)
+            cluster.wait(lambda: replicas() == count, TIMEOUT, describe_state)
             if count:
                 running.wait_ready(namespace, count, LEADERS)
 
         def load(clients: int) -> Load:
             return Load(gateway.url, MODEL, host=gateway.host, clients=clients, tokens=256,
-                        pause=0, timeout=START_SECONDS)  # fmt: skip
+                        pause=0, timeout=START_TIMEOUT)  # fmt: skip
 
         wait_replicas(0)
         started = time.monotonic()
         answer = complete(gateway.url, MODEL, "the quick brown fox", host=gateway.host,
-                          timeout=START_SECONDS)  # fmt: skip
+                          timeout=START_TIMEOUT)  # fmt: skip
         assert answer["usage"]["completion_tokens"] == 8
         print(f"the first request took {time.monotonic() - started:.0f} s")
         with load(1) as small:
-            with load(BUSY) as large:
-                wait_replicas(MOST)
-                large.wait(BUSY, PATIENCE)
+            with load(BUSY_CLIENTS) as large:
+                wait_replicas(MAX_REPLICAS)
+                large.wait(BUSY_CLIENTS, TIMEOUT)
             wait_replicas(1)
-            small.wait(2, PATIENCE)
+            small.wait(2, TIMEOUT)
         wait_replicas(0)
-        note()
+        record_replicas()
     answers = small.answers + large.answers
-    print(f"replicas: {seen}; {figures(answers)}")
-    assert not [answer for answer in answers if answer.error], outage(answers)
-    assert is_one_way(seen), seen
+    print(f"replicas: {seen}; {describe_latency(answers)}")
+    assert not [answer for answer in answers if answer.error], describe_failures(answers)
+    assert goes_up_and_down_once(seen), seen
 
 
-def is_one_way(counts: Sequence[int]) -> bool:
-    """Return whether replicas only go up from zero to MOST, and then only down to zero."""
-    woken = counts[counts.index(0) :]
-    top = woken.index(MOST)
-    up, down = woken[: top + 1], woken[top:]
+def goes_up_and_down_once(counts: Sequence[int]) -> bool:
+    """Return whether replicas only grow from zero to MAX_REPLICAS, then only shrink to zero."""
+    from_zero = counts[counts.index(0) :]
+    top = from_zero.index(MAX_REPLICAS)
+    up, down = from_zero[: top + 1], from_zero[top:]
     return up == sorted(up) and down == sorted(down, reverse=True) and down[-1] == 0
 
 
-def absent() -> str | None:
+def explain_missing() -> str | None:
     if not tool("keda-operator").is_built:
         return "KEDA is not built: python -m e2e.build_tools --only keda-operator"
     if shutil.which("prometheus") is None:
@@ -147,7 +147,7 @@ def absent() -> str | None:
 @contextmanager
 def run_keda(cluster: Cluster) -> Iterator[None]:
     """Run KEDA's operator and metrics adapter, and register its external metrics API."""
-    grpc, health, metrics, adapter = free_ports(4)
+    grpc, health, metrics, adapter = find_ports(4)
     cluster.install_kinds([
         yaml.safe_load(path.read_text(encoding="utf-8"))
         for path in manifests("keda-operator", "crds")
@@ -160,7 +160,7 @@ def run_keda(cluster: Cluster) -> Iterator[None]:
     environment |= {"WATCH_NAMESPACE": "", "KEDA_CLUSTER_OBJECT_NAMESPACE": "default"}
 
     def start(name: str, executable: str, **values: object) -> Program:
-        settings = arguments(name, **common, **values)
+        settings = format_arguments(name, **common, **values)
         command: list[str | Path] = [program("keda-operator", executable), *settings]
         return programs.start(name, command, env=environment)
 

@@ -1,4 +1,4 @@
-"""Services in examples and pages, and those that can run here."""
+"""Services in examples and pages, and which of them can run here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import yaml
 
 from e2e.harness import Object
 from e2e.inputs import ROOT
-from e2e.serve.deploy import rendered
+from e2e.serve.deploy import render_file
 from tests.page_blocks import Block, blocks
 
 
 @dataclass(frozen=True)
-class Run:
-    """The service becomes Ready and serves requests.
+class Runs:
+    """A service that becomes ready and serves requests.
 
     Attributes:
         names: Additional served model names.
@@ -36,34 +36,34 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Same:
-    """The service has the same engine pods as another one."""
+class SamePods:
+    """A service with the same engine pods as another one."""
 
     other: str
 
 
 @dataclass(frozen=True)
-class Not:
-    """The service cannot run here."""
+class CannotRun:
+    """A service that cannot run here."""
 
     reason: str
 
 
-def _read() -> dict[str, Run | Same | Not]:
-    rows = yaml.safe_load(Path(__file__).with_name("shown.yaml").read_text(encoding="utf-8"))
+def _read_services() -> dict[str, Runs | SamePods | CannotRun]:
+    rows = yaml.safe_load(Path(__file__).with_name("documented.yaml").read_text(encoding="utf-8"))
     return {name: _parse_row(row) for name, row in rows.items()}
 
 
-def _parse_row(row: Object) -> Run | Same | Not:
+def _parse_row(row: Object) -> Runs | SamePods | CannotRun:
     if "same" in row:
-        return Same(row["same"])
-    return Not(row["not"]) if "not" in row else Run(**row)
+        return SamePods(row["same"])
+    return CannotRun(row["not"]) if "not" in row else Runs(**row)
 
 
-SHOWN: Mapping[str, Run | Same | Not] = _read()
-"""Expectations by page and block title, or by folder."""
+SERVICES: Mapping[str, Runs | SamePods | CannotRun] = _read_services()
+"""Services by page and block title, or by folder."""
 
-ANSWERS = {"model": "Qwen/Qwen3-8B", "accelerator": "H100", "replicas": 2}
+STACK_CONFIG = {"model": "Qwen/Qwen3-8B", "accelerator": "H100", "replicas": 2}
 """Stack configuration of YAML programs."""
 
 GPU, TENSOR = "nvidia.com/gpu", "--tensor-parallel-size"
@@ -71,13 +71,13 @@ GPU, TENSOR = "nvidia.com/gpu", "--tensor-parallel-size"
 ISTIO = "DestinationRule"
 """Istio's TLS settings for the endpoint picker, which nothing here reads."""
 
-_SERVES = re.compile(
+_SERVICE_TEXT = re.compile(
     r"(InferenceService|ModelServing|ModelDeployment)\b.*\b(image|uri|model_service\()", re.DOTALL
 )
 
 
 @functools.cache
-def shown_blocks() -> Mapping[str, Block]:
+def find_blocks() -> Mapping[str, Block]:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     all_blocks = [block for page in pages for block in blocks(page)]
     return {
@@ -86,40 +86,40 @@ def shown_blocks() -> Mapping[str, Block]:
         if block.language in ("yaml", "python")
         and block.title
         and not block.part_of
-        and _SERVES.search(block.text)
+        and _SERVICE_TEXT.search(block.text)
     }
 
 
-def folders() -> list[str]:
+def list_folders() -> list[str]:
     projects = sorted((ROOT / "examples").glob("*/Pulumi.yaml"))
     return [*(f"examples/{path.parent.name}" for path in projects), "templates/yaml"]
 
 
 @functools.cache
-def objects_of(name: str) -> list[Object]:
-    block = shown_blocks().get(name)
+def render_objects(name: str) -> list[Object]:
+    block = find_blocks().get(name)
     if block is None:
         path = ROOT / name
         program = yaml.safe_load((path / "Pulumi.yaml").read_text(encoding="utf-8"))
-        return _render_yaml_program(program) if program["runtime"] == "yaml" else rendered(path)
+        return _render_yaml_program(program) if program["runtime"] == "yaml" else render_file(path)
     if block.title == "Pulumi.yaml":
         return _render_yaml_program(yaml.safe_load(block.text))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / Path(block.title).name
         file.write_text(block.text, encoding="utf-8")
         if file.suffix == ".yaml":
-            return rendered(file)
+            return render_file(file)
         project = "name: shown\nruntime: python\n"
         file.with_name("Pulumi.yaml").write_text(project, encoding="utf-8")
-        return rendered(file.parent)
+        return render_file(file.parent)
 
 
 def _render_yaml_program(program: Object) -> list[Object]:
     """Return the objects of a YAML program whose only resource is a service."""
     ((name, resource),) = program["resources"].items()
     text = json.dumps(resource["properties"])
-    for key, answer in ANSWERS.items():
-        text = text.replace(f'"${{{key}}}"', json.dumps(answer)).replace(f"${{{key}}}", str(answer))
+    for key, value in STACK_CONFIG.items():
+        text = text.replace(f'"${{{key}}}"', json.dumps(value)).replace(f"${{{key}}}", str(value))
     manifest = {
         "apiVersion": "fusioninfer.io/v1alpha1",
         "kind": "InferenceService",
@@ -129,12 +129,12 @@ def _render_yaml_program(program: Object) -> list[Object]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "service.yaml"
         file.write_text(json.dumps(manifest), encoding="utf-8")
-        return rendered(file)
+        return render_file(file)
 
 
-def engine_pods(objects: list[Object]) -> list[Any]:
+def list_pods(objects: list[Object]) -> list[Any]:
     """Return the distinct pod specs of engines."""
-    specs = {json.dumps(_normalize(spec), sort_keys=True) for spec in _specs(objects)}
+    specs = {json.dumps(_normalize(spec), sort_keys=True) for spec in _find_pod_specs(objects)}
     return [json.loads(spec) for spec in sorted(specs)]
 
 
@@ -156,7 +156,7 @@ def fit_to_cpus(objects: list[Object]) -> list[Object]:
     because no DRA driver runs here; the claim templates stay.
     """
     objects = copy.deepcopy([item for item in objects if item["kind"] != ISTIO])
-    for spec in _specs(objects):
+    for spec in _find_pod_specs(objects):
         spec.pop("nodeSelector", None)
         spec.pop("resourceClaims", None)
         for container in spec["containers"]:
@@ -174,7 +174,7 @@ def fit_to_cpus(objects: list[Object]) -> list[Object]:
     return objects
 
 
-def _specs(objects: list[Object]) -> Iterator[Any]:
+def _find_pod_specs(objects: list[Object]) -> Iterator[Any]:
     for item in objects:
         if item["kind"] == "LeaderWorkerSet":
             template = item["spec"]["leaderWorkerTemplate"]

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from e2e.catalog import tool
 from e2e.harness import Object
 from e2e.harness.certificates import create_certificates
-from e2e.harness.processes import LOOPBACK, Lifetime, free_ports
+from e2e.harness.processes import LOOPBACK, Lifetime, find_ports
 from e2e.inputs import security_objects
 from e2e.serve.deploy import wait_serving
 from e2e.serve.envoy_gateway import BACKEND_REFERENCE, EnvoyGateway, replace_pool
@@ -78,14 +78,14 @@ def render_route() -> Object:
 
 @dataclass(frozen=True)
 class Engine:
-    """A service without a router."""
+    """A service without a router; `authorities` are its certificate authority and another one."""
 
     address: str
     authorities: tuple[str, str]
 
 
 class GuardedEngine(Lifetime):
-    """The engine behind Envoy Gateway with the page's objects."""
+    """The engine behind Envoy Gateway, with the objects on the pages."""
 
     def __init__(
         self,
@@ -98,12 +98,11 @@ class GuardedEngine(Lifetime):
         name: str = NAME,
         authority: int = 0,
     ) -> None:
-        """Start Envoy Gateway."""
-        (self._port,) = free_ports(1)
+        (self._port,) = find_ports(1)
         limits = copy.deepcopy(security_objects("limits.yaml"))
         (rule,) = limits[0]["spec"]["rateLimit"]["local"]["rules"]
         rule["limit"]["requests"] = requests
-        verify = [*_verify(name, engine.authorities[authority])]
+        verify = [*_make_verification(name, engine.authorities[authority])]
         keys = secret(NAMESPACE, "qwen-clients", **KEYS)
         routing = replace_pool(render_route(), self._port, [engine.address])
         objects = [*routing, *verify, *limits, clients, keys]
@@ -136,11 +135,11 @@ class GuardedEngine(Lifetime):
 @pytest.fixture(scope="module")
 def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     directory = tmp_path_factory.mktemp("certificates")
-    certs = create_certificates(directory / "own", hosts=[NAME])
+    certificates = create_certificates(directory / "own", hosts=[NAME])
     other = create_certificates(directory / "other", hosts=[NAME])
     running.cluster.create({"apiVersion": "v1", "kind": "Namespace",
                             "metadata": {"name": NAMESPACE}})  # fmt: skip
-    running.cluster.create(secret(NAMESPACE, "direct-tls", **certs.texts))
+    running.cluster.create(secret(NAMESPACE, "direct-tls", **certificates.texts))
     (args,) = load(security_objects("direct.yaml")[0])
     objects = list(render(plan_service(args)))
     (lws,) = [manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet"]
@@ -151,11 +150,11 @@ def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     running.apply(objects)
     wait_serving(running, objects, NAMESPACE)
     address = running.cluster.get("v1/Service", "direct", NAMESPACE)["spec"]["clusterIP"]
-    yield Engine(address, (certs.authority.read_text(), other.authority.read_text()))
+    yield Engine(address, (certificates.authority.read_text(), other.authority.read_text()))
     running.cluster.delete_namespace(NAMESPACE)
 
 
-def _verify(name: str, authority: str) -> Iterator[Object]:
+def _make_verification(name: str, authority: str) -> Iterator[Object]:
     (policy,) = copy.deepcopy(security_objects("verify.yaml"))
     policy["spec"]["targetRefs"] = [BACKEND_REFERENCE]
     policy["spec"]["validation"]["hostname"] = name
@@ -208,12 +207,12 @@ def test_only_valid_tokens_are_answered(running: Serving, tmp_path: Path, engine
     (policy,) = copy.deepcopy(security_objects("tokens.yaml"))
     (provider,) = policy["spec"]["jwt"]["providers"]
     # Without an identity provider, the policy contains its keys.
-    provider["localJWKS"] = {"type": "Inline", "inline": json.dumps(_key_set(key))}
+    provider["localJWKS"] = {"type": "Inline", "inline": json.dumps(_make_key_set(key))}
     del provider["remoteJWKS"]
     issuer, (audience,) = provider["issuer"], provider["audiences"]
 
     def bearer(signer: rsa.RSAPrivateKey, intended: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {_token(signer, issuer, intended)}"}
+        return {"Authorization": f"Bearer {_make_token(signer, issuer, intended)}"}
 
     with GuardedEngine(running, tmp_path, engine, clients=policy) as guarded:
         assert guarded.wait_response().status == 401
@@ -224,21 +223,21 @@ def test_only_valid_tokens_are_answered(running: Serving, tmp_path: Path, engine
         assert guarded.ask(**bearer(key, "another")).status == 403
 
 
-def _encoded(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _key_set(key: rsa.RSAPrivateKey) -> Object:
+def _make_key_set(key: rsa.RSAPrivateKey) -> Object:
     numbers = key.public_key().public_numbers()
     parts = {"n": numbers.n, "e": numbers.e}
-    encoded = {name: _encoded(n.to_bytes((n.bit_length() + 7) // 8, "big"))
+    encoded = {name: _encode(n.to_bytes((n.bit_length() + 7) // 8, "big"))
                for name, n in parts.items()}  # fmt: skip
     return {"keys": [{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "one", **encoded}]}
 
 
-def _token(key: rsa.RSAPrivateKey, issuer: str, audience: str) -> str:
+def _make_token(key: rsa.RSAPrivateKey, issuer: str, audience: str) -> str:
     claims = {"iss": issuer, "aud": audience, "sub": "team-a", "exp": int(time.time()) + 600}
     header = {"alg": "RS256", "kid": "one", "typ": "JWT"}
-    signed = ".".join(_encoded(json.dumps(part).encode()) for part in (header, claims))
+    signed = ".".join(_encode(json.dumps(part).encode()) for part in (header, claims))
     signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-    return f"{signed}.{_encoded(signature)}"
+    return f"{signed}.{_encode(signature)}"

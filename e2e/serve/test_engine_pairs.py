@@ -13,15 +13,16 @@ from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.engine import VLLM
 from e2e.serve.images import LLM_D
-from e2e.serve.load import counter, metrics
-from e2e.serve.services import IMAGE, MODEL, PROMPT, needs, objects_of, role, router, service
+from e2e.serve.load import read_metrics, sum_metric
+from e2e.serve.services import IMAGE, MODEL, PROMPT, needs, render_objects, role, router, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import compare_pair
 from fusioninfer_pulumi.engines.vllm_kv_cache import VllmKvCache
 
-#: Before engines hashed their settings; engines that exit, fail or recompute after a mismatch.
+#: The first does not compare hashes of settings; after a mismatch, the others' engines exit, fail
+#: requests or recompute prompts.
 RELEASES = ("0.12.0", "0.17.0", "0.28.0", VLLM)
 NEEDED = needs(*LLM_D.values(), releases=RELEASES)
 pytestmark = [pytest.mark.serve, pytest.mark.long, NEEDED]
@@ -30,7 +31,7 @@ POLICIES = {"0.17.0": "recompute", "0.28.0": "fail", VLLM: "recompute"}
 """What decode engines do with prompts whose KV cache they cannot load; older ones recompute."""
 
 ENGINE_PORT, SIDECAR_PORT = 8001, 8000
-TRANSFERS = "vllm:nixl_xfer_time_seconds_count"
+TRANSFER_COUNT = "vllm:nixl_xfer_time_seconds_count"
 REQUESTS = 3
 SECONDS = 60
 """Client timeout. The first transfer between two engines takes longer than others."""
@@ -49,7 +50,7 @@ class Engines:
         self.running.cluster.wait(lambda: self._ask("", self.pod("decode", release)) == 200, 300)
 
     def pod(self, role: str, release: str) -> Object:
-        selector = f"fusioninfer.io/service={_name(release)},fusioninfer.io/role-name={role}"
+        selector = f"fusioninfer.io/service={_make_name(release)},fusioninfer.io/role-name={role}"
         (pod,) = self.running.wait_ready(self.namespace, 1, selector)
         return pod
 
@@ -59,9 +60,9 @@ class Engines:
         return read_command(engine)
 
     def observe(self, prefill: str, decode: str) -> PairState:
-        """Return what happens to requests that this pair serves."""
+        """Send requests to this pair; return whether it transfers, recomputes or fails."""
         target = self.pod("decode", decode)
-        before = counter(metrics(target, ENGINE_PORT), TRANSFERS)
+        before = sum_metric(read_metrics(target, ENGINE_PORT), TRANSFER_COUNT)
         for number in range(REQUESTS):
             status = self._ask(prefill, target, number)
             if status != 200:
@@ -69,7 +70,7 @@ class Engines:
                 return PairState.BROKEN
         # An engine exports the last transfer with its next step.
         self._ask("", target)
-        transfers = counter(metrics(target, ENGINE_PORT), TRANSFERS) - before
+        transfers = sum_metric(read_metrics(target, ENGINE_PORT), TRANSFER_COUNT) - before
         assert transfers in (0, REQUESTS)
         return PairState.COMPATIBLE if transfers else PairState.DEGRADED
 
@@ -89,7 +90,7 @@ class Engines:
             return 0
 
 
-def _name(release: str) -> str:
+def _make_name(release: str) -> str:
     return f"svc-{release.replace('.', '-')}"
 
 
@@ -103,7 +104,7 @@ def _render(namespace: str, release: str) -> list[Object]:
         for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
     ]  # fmt: skip
     parts = router("pd-disaggregation"), *roles
-    rendered = json.dumps(objects_of(service(namespace, *parts, name=_name(release))))
+    rendered = json.dumps(render_objects(service(namespace, *parts, name=_make_name(release))))
     # Requests go to the sidecars, so no endpoint picker is needed, and to prefill pods of other
     # pools, which sidecars otherwise reject.
     rendered = rendered.replace("--enable-ssrf-protection=true", "--enable-ssrf-protection=false")
@@ -122,18 +123,18 @@ def engines(running: Serving, namespace: str) -> Engines:
     f"{', '.join(RELEASES)}"
 )
 def test_pairs_behave_as_predicted(engines: Engines) -> None:
-    wrong, known = [], 0
+    mispredicted, known = [], 0
     commands = {
         release: [engines.command(role, release) for role in ("prefill", "decode")]
         for release in RELEASES
     }
 
-    def ends_listener(pair: tuple[str, str]) -> bool:
+    def can_end_listener(pair: tuple[str, str]) -> bool:
         decode, prefill = (commands[release] for release in pair)
         return VllmKvCache().can_end_listener(prefill[0], decode[1])
 
     # Prefill engines whose listener has ended are of no use for other pairs.
-    for decode, prefill in sorted(itertools.product(RELEASES, RELEASES), key=ends_listener):
+    for decode, prefill in sorted(itertools.product(RELEASES, RELEASES), key=can_end_listener):
         # A decode engine that exited starts again.
         engines.wait_serving(decode)
         predicted = compare_pair(commands[prefill][0], commands[decode][1]).state
@@ -142,6 +143,6 @@ def test_pairs_behave_as_predicted(engines: Engines) -> None:
               f"observed {observed.name}")  # fmt: skip
         known += predicted is not PairState.UNKNOWN
         if predicted not in (observed, PairState.UNKNOWN):
-            wrong.append((prefill, decode))
-    assert not wrong
+            mispredicted.append((prefill, decode))
+    assert not mispredicted
     assert known

@@ -11,20 +11,20 @@ from e2e.engine.services import Stack, role
 from e2e.harness.pods import is_condition_true
 
 
-def hold_down(stack: Stack, pod: str) -> None:
-    down = [{"type": each, "status": "False"} for each in ("Ready", "ContainersReady")]
-    status = {"status": {"conditions": down}}
+def make_unavailable(stack: Stack, pod: str) -> None:
+    conditions = [{"type": item, "status": "False"} for item in ("Ready", "ContainersReady")]
+    status = {"status": {"conditions": conditions}}
     stack.cluster.patch("v1/Pod", pod, status, stack.namespace, subresource="status")
 
-    def seen() -> bool:
+    def is_seen() -> bool:
         name = pod.rpartition("-")[0]
         return not is_condition_true(stack.lws()[name], "Available")
 
-    stack.cluster.wait(seen, 30, f"{pod} to count as down")
+    stack.cluster.wait(is_seen, 30, f"{pod} to count as down")
 
 
 #: The program with an explicit provider whose kubeconfig is a secret.
-EXPLICIT = PROGRAM.replace(
+EXPLICIT_PROVIDER_PROGRAM = PROGRAM.replace(
     "options = None\n",
     """import pulumi_kubernetes
 config = pulumi.Output.secret(Path("cluster.yaml").read_text())
@@ -42,16 +42,16 @@ def test_unavailable_replicas_update_first(stack: Stack, provider: str) -> None:
     if provider == "explicit":
         config = stack.cluster.kubeconfig.read_text(encoding="utf-8")
         (stack.folder / "cluster.yaml").write_text(config, encoding="utf-8")
-        stack.program = EXPLICIT
+        stack.program = EXPLICIT_PROVIDER_PROGRAM
         del stack.environment["KUBECONFIG"]
     stack.deploy(role(replicas=4))
-    hold_down(stack, "svc-serve-1-0")
-    assert stack.ready() == {"serve": 3}
+    make_unavailable(stack, "svc-serve-1-0")
+    assert stack.count_ready() == {"serve": 3}
     # Nothing changes, so the update does not read the cluster.
     stack.up().assert_succeeded()
-    least = stack.roll(role(replicas=4, tag="2", behaviour="slow"))
-    assert least["serve"] == 3, least
-    assert stack.ready() == {"serve": 4}
+    min_ready = stack.roll(role(replicas=4, tag="2", behaviour="slow"))
+    assert min_ready["serve"] == 3, min_ready
+    assert stack.count_ready() == {"serve": 4}
     assert set(stack.images().values()) == {"2"}
     assert stack.preview() == {}
 
@@ -63,7 +63,7 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     held: dict[str, Any] = {"timeout": "12s", "partition": 1}
     stack.deploy(role(replicas=4), rollout=held)
-    hold_down(stack, "svc-serve-0-0")
+    make_unavailable(stack, "svc-serve-0-0")
     before = stack.pods()
     changed = role(replicas=4, tag="2", behaviour="slow")
     result = stack.fail(changed, rollout=held)
@@ -74,8 +74,8 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
     assert stack.pods() == before
     assert set(stack.images().values()) == {"1"}
     held |= {"maxUnavailable": 2, "timeout": "150s"}
-    least = stack.roll(changed, rollout=held)
-    assert least["serve"] == 2, least
+    min_ready = stack.roll(changed, rollout=held)
+    assert min_ready["serve"] == 2, min_ready
     assert list(stack.images().values()) == ["1", "2", "2", "2"]
     assert stack.preview() == {}
 
@@ -87,7 +87,7 @@ def test_halted_update_continues(stack: Stack) -> None:
     late = role(tag="2", behaviour="slow", delay="15s")
     stack.fail(late, rollout={"timeout": "4s"})
     assert sorted(stack.images().values()) == ["1", "1", "2"]
-    least = stack.roll(late)
-    assert least["serve"] == 2, least
+    min_ready = stack.roll(late)
+    assert min_ready["serve"] == 2, min_ready
     assert set(stack.images().values()) == {"2"}
     assert stack.preview() == {}

@@ -13,51 +13,53 @@ import yaml
 
 from e2e.engine.project import PROGRAM, Project
 from e2e.engine.services import (
-    GROUPS,
+    POD_GROUP,
     TWO_NODES,
     Stack,
-    rendered,
+    list_rendered,
+    list_state,
     role,
     router,
     service,
-    state_objects,
 )
 from e2e.harness.pods import LEADERS
 from fusioninfer_pulumi import load, plan_service, render
 
 
-def _active(status: dict[str, Any]) -> tuple[str, str]:
+def _read_active(status: dict[str, Any]) -> tuple[str, str]:
     (found,) = [condition for condition in status["conditions"] if condition["type"] == "Active"]
     return found["status"], found["reason"]
 
 
 @pytest.mark.verifies("Unschedulable optional replicas are not awaited; status is Partial")
-def test_only_the_minimum_fits(stack: Stack) -> None:
+def test_unschedulable_optional_replicas_are_not_awaited(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     minimum = {"gangPolicy": {"minRoleReplicas": {"serve": 2}}}
     stack.deploy(role(replicas=3, gpus=8, **TWO_NODES), schedulingStrategy=minimum)
-    status = stack.output("status")
-    assert _active(status) == ("True", "Partial")
+    status = stack.read_output("status")
+    assert _read_active(status) == ("True", "Partial")
     assert status["components"]["serve"]["readyReplicas"] == 2
-    assert stack.ready() == {"serve": 2}
+    assert stack.count_ready() == {"serve": 2}
     # Updates do not wait for the third replica either. But it may be scheduled to the nodes of a
     # restarting replica, which is then unschedulable (docs/rollout.md).
     changed = role(replicas=3, gpus=8, tag="2", **TWO_NODES)
-    pace = {"timeout": "15s"}
-    stack.write(stack.service(changed, schedulingStrategy=minimum, rollout=pace))
+    rollout = {"timeout": "15s"}
+    stack.write(stack.service(changed, schedulingStrategy=minimum, rollout=rollout))
     result = stack.up()
-    stack.cluster.wait(lambda: stack.ready() == {"serve": 2}, 60, "as many as before")
-    up = {pod["metadata"]["name"] for pod in stack.cluster.ready(stack.namespace, LEADERS)}
+    stack.cluster.wait(lambda: stack.count_ready() == {"serve": 2}, 60, "two ready replicas")
+    up = {pod["metadata"]["name"] for pod in stack.cluster.ready_pods(stack.namespace, LEADERS)}
     if "svc-serve-2-0" not in up:
         result.assert_succeeded()
-        stack.cluster.wait(lambda: set(stack.tags().values()) == {"2"}, 60, "all to change")
+        stack.cluster.wait(
+            lambda: set(stack.tags().values()) == {"2"}, 60, "both replicas to change"
+        )
         return
     # The update fails for that replica with its reason, and later replicas stay unchanged.
-    (lacking,) = {"svc-serve-0-0", "svc-serve-1-0"} - up
+    (down,) = {"svc-serve-0-0", "svc-serve-1-0"} - up
     assert result.status != 0
-    assert f"svc: {lacking.removesuffix('-0')} is not available" in result.text, result.text[-4000:]
+    assert f"svc: {down.removesuffix('-0')} is not available" in result.text, result.text[-4000:]
     images = stack.tags()
-    assert images["svc-serve-0-0"] == ("1" if lacking == "svc-serve-1-0" else "2")
+    assert images["svc-serve-0-0"] == ("1" if down == "svc-serve-1-0" else "2")
 
 
 @pytest.mark.core
@@ -65,10 +67,10 @@ def test_only_the_minimum_fits(stack: Stack) -> None:
 def test_wait_level_none_still_rolls(stack: Stack) -> None:
     level = {"level": "None"}
     stack.deploy(role(), wait=level)  # The cluster has no nodes.
-    assert stack.ready() == {"serve": 0}
-    assert _active(stack.output("status"))[0] != "True"
+    assert stack.count_ready() == {"serve": 0}
+    assert _read_active(stack.read_output("status"))[0] != "True"
     stack.cluster.add_nodes(2)
-    stack.cluster.wait(lambda: stack.ready() == {"serve": 3}, 60, "replicas")
+    stack.cluster.wait(lambda: stack.count_ready() == {"serve": 3}, 60, "replicas")
     before = stack.pods()
     bad = role(tag="2", behaviour="unpullable")
     stack.write(stack.service(bad, wait=level, rollout={"timeout": "12s"}))
@@ -83,8 +85,8 @@ def test_wait_level_scheduled_waits_for_placement(stack: Stack) -> None:
     level = {"level": "Scheduled", "timeout": "20s"}
     unready = role(replicas=2, gpus=1, behaviour="unpullable", **TWO_NODES)
     stack.deploy(unready, wait=level)
-    assert stack.ready() == {"serve": 0}
-    (group,) = stack.cluster.list(GROUPS, stack.namespace)
+    assert stack.count_ready() == {"serve": 0}
+    (group,) = stack.cluster.list(POD_GROUP, stack.namespace)
     assert group["status"]["phase"] == "Running"
     assert stack.preview() == {}
     larger = role(replicas=40, gpus=1, behaviour="unpullable", **TWO_NODES)
@@ -93,7 +95,7 @@ def test_wait_level_scheduled_waits_for_placement(stack: Stack) -> None:
 
 
 @pytest.mark.verifies("status is an output after up, preview and refresh, also for other stacks")
-def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
+def test_status_is_output_for_other_stacks(stack: Stack, project: Callable[..., Stack]) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role(replicas=2))
     wanted = {
@@ -104,20 +106,20 @@ def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
         "readyPods": 2,
         "phase": "Running",
     }
-    assert stack.output("status")["components"] == {"serve": wanted}
-    assert _active(stack.output("status")) == ("True", "InferenceServiceAvailable")
+    assert stack.read_output("status")["components"] == {"serve": wanted}
+    assert _read_active(stack.read_output("status")) == ("True", "InferenceServiceAvailable")
     stack.deploy(role(replicas=2, tag="2", behaviour="slow"))
-    assert stack.output("status")["components"] == {"serve": wanted}
+    assert stack.read_output("status")["components"] == {"serve": wanted}
     stack.refresh().assert_succeeded()
     assert stack.preview() == {}
     stack.up().assert_succeeded()
-    assert stack.output("status")["components"] == {"serve": wanted}
+    assert stack.read_output("status")["components"] == {"serve": wanted}
     # A preview shows the stored status without reading the cluster.
     export = 'pulumi.export("status", service.status)'
     seen = stack.folder / "seen.json"
-    keep = "service.status.apply(lambda known: Path('seen.json').write_text(json.dumps(known)))"
+    write = "service.status.apply(lambda known: Path('seen.json').write_text(json.dumps(known)))"
     text = PROGRAM.replace("import os\n", "import json\nimport os\n")
-    stack.program = text.replace(export, f"{export}\n    {keep}")
+    stack.program = text.replace(export, f"{export}\n    {write}")
     stack.write(stack.service(role(replicas=2, tag="2", behaviour="slow")))
     assert stack.preview() == {}
     assert json.loads(seen.read_text(encoding="utf-8"))["components"] == {"serve": wanted}
@@ -134,15 +136,15 @@ def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
         "pulumi.export('seen', other.require_output('status'))\n"
     )
     reader.up().assert_succeeded()
-    assert reader.output("seen") == stack.output("status")
-    # A refresh notices missing pods, and the next update reports them.
+    assert reader.read_output("seen") == stack.read_output("status")
+    # After a refresh, the next update reports missing pods.
     nodes = stack.cluster.list("v1/Node")
     stack.cluster.remove_nodes([node["metadata"]["name"] for node in nodes])
-    stack.cluster.wait(lambda: stack.ready() == {"serve": 0}, 60, "pods to go")
+    stack.cluster.wait(lambda: stack.count_ready() == {"serve": 0}, 60, "pods to go")
     time.sleep(2)
     stack.refresh().assert_succeeded()
     stack.up().assert_succeeded()
-    assert stack.output("status")["components"]["serve"]["readyReplicas"] == 0
+    assert stack.read_output("status")["components"]["serve"]["readyReplicas"] == 0
 
 
 @pytest.mark.verifies("Secrets in a template never appear in the state in plain text")
@@ -167,19 +169,21 @@ def test_service_registers_rendered_objects(tmp_path: Path) -> None:
             for more in ({}, {"groups": 2}, {"router": True}):
                 roles = [router()] if "router" in more else []
                 name = f"s{len(wanted)}"
-                made = service("default", *roles, role(replicas=2, gpus=1, **TWO_NODES), name=name)
+                manifest = service(
+                    "default", *roles, role(replicas=2, gpus=1, **TWO_NODES), name=name
+                )
                 groups = {"groups": 2} if "groups" in more else {}
-                made["spec"] |= {"layout": layout, "wait": {"level": level}, **groups}
-                wanted.append(made)
+                manifest["spec"] |= {"layout": layout, "wait": {"level": level}, **groups}
+                wanted.append(manifest)
     stack.write(*wanted)
     steps = stack.json("preview", "--json", KUBECONFIG=str(tmp_path / "none"))["steps"]
-    registered = state_objects([step["newState"] for step in steps])
-    assert registered == sorted(name for each in wanted for name in rendered(each))
+    registered = list_state([step["newState"] for step in steps])
+    assert registered == sorted(name for item in wanted for name in list_rendered(item))
 
 
 @pytest.mark.core
 @pytest.mark.verifies("A preview needs no cluster")
-def test_preview_without_a_cluster(tmp_path: Path) -> None:
+def test_preview_needs_no_cluster(tmp_path: Path) -> None:
     stack = Project(tmp_path / "alone", None)
     stack.write(service("default", role()))
     assert stack.preview(KUBECONFIG=str(tmp_path / "none")) == {"create": 6}
@@ -192,36 +196,36 @@ def test_rendered_directory_matches_render(tmp_path: Path) -> None:
     wanted = service("default", role(replicas=2, **TWO_NODES), role("other", replicas=1))
     stack.write(wanted)
     stack.up(RENDER_TO=str(tmp_path / "out")).assert_succeeded()
-    written = [
-        each
+    rendered_objects = [
+        item
         for path in sorted((tmp_path / "out").rglob("*.yaml"))
-        for each in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        for item in yaml.safe_load_all(path.read_text(encoding="utf-8"))
     ]
     (args,) = load(wanted)
 
     def by_name(objects: Any) -> dict[tuple[str, str], Any]:
         return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in objects}
 
-    assert by_name(written) == by_name(render(plan_service(args)))
-    assert len(written) == 5
+    assert by_name(rendered_objects) == by_name(render(plan_service(args)))
+    assert len(rendered_objects) == 5
 
 
-def phases(stack: Project) -> dict[str, str]:
+def read_phases(stack: Project) -> dict[str, str]:
     """Return the phase of each role from the stack's output."""
-    found = stack.output("status")["components"]
-    return {name: each["phase"] for name, each in found.items()}
+    found = stack.read_output("status")["components"]
+    return {name: item["phase"] for name, item in found.items()}
 
 
-def failed(stack: Project) -> tuple[str, str]:
+def read_failure(stack: Project) -> tuple[str, str]:
     (found,) = [
         condition
-        for condition in stack.output("status")["conditions"]
+        for condition in stack.read_output("status")["conditions"]
         if condition["type"] == "Failed"
     ]
     return found["status"], found["message"]
 
 
-def show(stack: Stack, text: str) -> None:
+def wait_for_text(stack: Stack, text: str) -> None:
     stack.cluster.wait(
         lambda: text in str(stack.cluster.pods(stack.namespace)), 60, f"{text} of a pod"
     )
@@ -233,30 +237,30 @@ BACK_OFF = 'Back-off pulling image "registry.example/engine:1"'
 @pytest.mark.verifies("With wait.level None, the next `up` reports and clears phase Failed")
 def test_next_update_reports_failed_role(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
-    nothing: dict[str, Any] = {"level": "None"}
+    no_wait: dict[str, Any] = {"level": "None"}
     bad = role("bad", replicas=1, behaviour="unpullable")
-    stack.deploy(role("good", replicas=1), bad, wait=nothing)
-    show(stack, "ImagePullBackOff")
+    stack.deploy(role("good", replicas=1), bad, wait=no_wait)
+    wait_for_text(stack, "ImagePullBackOff")
     result = stack.up().assert_succeeded()
-    assert stack.changes() == {}
-    assert phases(stack)["bad"] == "Failed"
-    assert phases(stack)["good"] != "Failed"
-    why = f"svc-bad-0: pod svc-bad-0-0: container engine: ImagePullBackOff: {BACK_OFF}"
-    assert failed(stack) == ("True", why)
+    assert stack.read_changes() == {}
+    assert read_phases(stack)["bad"] == "Failed"
+    assert read_phases(stack)["good"] != "Failed"
+    reason = f"svc-bad-0: pod svc-bad-0-0: container engine: ImagePullBackOff: {BACK_OFF}"
+    assert read_failure(stack) == ("True", reason)
     assert "was not read" not in result.text
     # A preview does not read the cluster, and shows no changed resources.
     assert stack.preview() == {}
     good = role("bad", replicas=1, tag="2")
-    stack.deploy(role("good", replicas=1), good, wait=nothing)
-    assert phases(stack)["bad"] == "Running"
-    assert failed(stack)[0] == "False"
+    stack.deploy(role("good", replicas=1), good, wait=no_wait)
+    assert read_phases(stack)["bad"] == "Running"
+    assert read_failure(stack)[0] == "False"
 
 
-def deletions(stack: Project) -> dict[str, float | None]:
+def read_timeouts(stack: Project) -> dict[str, float | None]:
     """Return the deletion timeout of each LeaderWorkerSet in the state, in seconds."""
     return {
         resource["urn"].rpartition("::")[2]: (resource.get("customTimeouts") or {}).get("delete")
-        for resource in stack.resources()
+        for resource in stack.read_resources()
         if resource["type"].endswith(":LeaderWorkerSet")
     }
 
@@ -270,16 +274,16 @@ def test_deletion_waits_for_grace_period(stack: Stack) -> None:
     slow["template"]["spec"]["terminationGracePeriodSeconds"] = 900
     stack.deploy(slow)
     noted = {"svc-serve-0": 1200, "svc-serve-1": 1200}
-    assert deletions(stack) == noted
+    assert read_timeouts(stack) == noted
     state = stack.json("stack", "export")
     for resource in state["deployment"]["resources"]:
         (resource.get("customTimeouts") or {}).pop("delete", None)
     (stack.folder / "old.json").write_text(json.dumps(state), encoding="utf-8")
     stack.run("stack", "import", "--file", "old.json").assert_succeeded()
-    assert deletions(stack) == {"svc-serve-0": None, "svc-serve-1": None}
+    assert read_timeouts(stack) == {"svc-serve-0": None, "svc-serve-1": None}
     assert stack.preview() == {}
     stack.up().assert_succeeded()
-    assert stack.changes() == {}
-    assert deletions(stack) == noted
+    assert stack.read_changes() == {}
+    assert read_timeouts(stack) == noted
     stack.down().assert_succeeded()
-    assert stack.remaining_objects() == []
+    assert stack.list_objects() == []

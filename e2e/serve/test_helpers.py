@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from e2e.inputs import ROOT
-from e2e.serve.enclosure import PRIVATE, run
-from e2e.serve.prerequisites import TOOLS, missing_host
+from e2e.serve.enclosure import PRIVATE_PATHS, run
+from e2e.serve.prerequisites import TOOLS, list_missing_prerequisites
 
-REASONS = missing_host()
-WRITES = """\
+REASONS = list_missing_prerequisites()
+WRITE_FILES = """\
 from e2e.serve import enclosure
 enclosure.prepare(["10.90.0.9"], [])
-for folder in enclosure.PRIVATE:
+for folder in enclosure.PRIVATE_PATHS:
     (folder / "of-the-run").touch()
 """
 
@@ -28,8 +28,8 @@ def test_make_builds_required_components() -> None:
 
 @pytest.mark.skipif(bool(REASONS), reason="; ".join(REASONS))
 @pytest.mark.parametrize("code", [0, 3])
-def test_an_enclosure_leaves_no_files(code: int) -> None:
-    before = {folder for folder in PRIVATE if folder.exists()}
-    assert run([sys.executable, "-c", f"{WRITES}raise SystemExit({code})"]) == code
-    assert not [folder for folder in PRIVATE if (folder / "of-the-run").exists()]
-    assert {folder for folder in PRIVATE if folder.exists()} == before
+def test_enclosure_leaves_no_files(code: int) -> None:
+    before = {folder for folder in PRIVATE_PATHS if folder.exists()}
+    assert run([sys.executable, "-c", f"{WRITE_FILES}raise SystemExit({code})"]) == code
+    assert not [folder for folder in PRIVATE_PATHS if (folder / "of-the-run").exists()]
+    assert {folder for folder in PRIVATE_PATHS if folder.exists()} == before
