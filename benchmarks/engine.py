@@ -93,7 +93,9 @@ def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand
     preview = ("preview", "--expect-no-changes")
     times.preview.append(_time(lambda: stack.run(*preview).assert_succeeded()))
     kubernetes = [
-        resource for resource in stack.read_resources() if resource["type"].startswith("kubernetes:")
+        resource
+        for resource in stack.read_resources()
+        if resource["type"].startswith("kubernetes:")
     ]
     times.resources = len(kubernetes)
     cluster.delete_namespace(namespace, timeout=600)
