@@ -60,14 +60,14 @@ def blocks(page: Path) -> list[Block]:
     return [
         Block(
             name,
-            text.count("\n", 0, findings.start()) + 1,
-            findings["language"],
-            findings["title"] or "",
+            text.count("\n", 0, match.start()) + 1,
+            match["language"],
+            match["title"] or "",
             "".join(
-                line.removeprefix(findings["indent"]) for line in findings["text"].splitlines(True)
+                line.removeprefix(match["indent"]) for line in match["text"].splitlines(True)
             ),
         )
-        for findings in _BLOCK.finditer(text)
+        for match in _BLOCK.finditer(text)
     ]
 
 

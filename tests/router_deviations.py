@@ -144,8 +144,8 @@ def prefill_and_decode_pods_have_the_label_pairrevision(document: Objects, ours:
         return
     name = "prefill-pods-of-the-pair-revision"
     data = of(document, "ConfigMap")["data"]
-    for key, text_of_config in data.items():
-        config = yaml.safe_load(text_of_config)
+    for key, text in data.items():
+        config = yaml.safe_load(text)
         config["plugins"][:0] = [
             {"type": "topology-extractor", "parameters": {"hostname": f"{PREFIX}pair-revision"}},
             {"type": "topology-affinity-filter", "name": name,

@@ -19,12 +19,12 @@ Manifest = dict[str, Any]
 def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
     """Return the stack's state after an update that created a service."""
     name = manifest["metadata"]["name"]
-    findings: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     for item in of_kind(rendered(manifest), "LeaderWorkerSet"):
         logical = component + item["metadata"]["name"][len(name) :]
         outputs = {"metadata": item["metadata"], "spec": item["spec"]}
-        findings[urn(logical)] = {"type": LWS, "outputs": outputs}
-    return findings
+        state[urn(logical)] = {"type": LWS, "outputs": outputs}
+    return state
 
 
 def rejected(engine: Any, old: Manifest, new: Manifest) -> list[str]:

@@ -133,18 +133,18 @@ def of_kind(objects: Iterable[Manifest], kind: str) -> list[Manifest]:
 
 def pod_templates(manifest: Manifest) -> list[Manifest]:
     """Return every pod template of all LeaderWorkerSets of a manifest."""
-    findings = []
-    for item in rendered(manifest):
-        if item["kind"] == "LeaderWorkerSet":
-            body = item["spec"]["leaderWorkerTemplate"]
-            findings += [body[key] for key in ("leaderTemplate", "workerTemplate") if key in body]
-    return findings
+    templates = []
+    for workload in rendered(manifest):
+        if workload["kind"] == "LeaderWorkerSet":
+            body = workload["spec"]["leaderWorkerTemplate"]
+            templates += [body[key] for key in ("leaderTemplate", "workerTemplate") if key in body]
+    return templates
 
 
 def serving_containers(manifest: Manifest) -> list[Manifest]:
     """Return the serving container of every pod template."""
-    result = [pod_template["spec"]["containers"] for pod_template in pod_templates(manifest)]
-    return [next(c for c in finding if c["name"] == "vllm") for finding in result]
+    all_containers = [pod_template["spec"]["containers"] for pod_template in pod_templates(manifest)]
+    return [next(c for c in containers if c["name"] == "vllm") for containers in all_containers]
 
 
 def assert_one_line_errors(findings: Sequence[Finding]) -> None:

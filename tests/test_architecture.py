@@ -40,15 +40,15 @@ def package(path: Path) -> str:
 @cache
 def imports(path: Path) -> frozenset[str]:
     """Return every module that a file imports, at its top or inside of functions."""
-    findings: set[str] = set()
+    names: set[str] = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):
-            findings.update(alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             assert node.module is not None
-            findings.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return frozenset(findings)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(names)
 
 
 def roots(path: Path) -> set[str]:
@@ -68,7 +68,7 @@ def packages_of(path: Path) -> set[str]:
 
 def offenders(excess: Callable[[Path], set[str]]) -> dict[str, set[str]]:
     """Return the excess of each file that has any."""
-    return {name(path): findings for path in FILES if (findings := excess(path))}
+    return {name(path): modules for path in FILES if (modules := excess(path))}
 
 
 def is_borrowed(path: Path, module: str) -> bool:
@@ -123,9 +123,9 @@ def test_imports_have_no_cycles() -> None:
         for path in FILES
     }
     while free := {
-        module for module, other_items in waiting.items() if not other_items & waiting.keys()
+        module for module, needs in waiting.items() if not needs & waiting.keys()
     }:
-        waiting = {key: other_items for key, other_items in waiting.items() if key not in free}
+        waiting = {key: needs for key, needs in waiting.items() if key not in free}
     assert waiting == {}
 
 

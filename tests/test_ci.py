@@ -67,14 +67,14 @@ def repository(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "service.yaml").write_text(SERVICE)
     author = "-c user.name=a -c user.email=a@example.com"
-    expected = shell(f"git init -q . && git add . && git {author} commit -qm first", folder)
-    assert expected.returncode == 0, expected.stderr
+    done = shell(f"git init -q . && git add . && git {author} commit -qm first", folder)
+    assert done.returncode == 0, done.stderr
     return folder
 
 
 def comment(folder: Path, wanted: int) -> str:
-    expected = shell(WRITE, folder, BASE="HEAD", SOURCE="service.yaml", STACK="")
-    assert expected.returncode == wanted, expected.stderr
+    done = shell(WRITE, folder, BASE="HEAD", SOURCE="service.yaml", STACK="")
+    assert done.returncode == wanted, done.stderr
     text = (folder / "comment.md").read_text()
     assert text.startswith(f"{MARK}\n")
     return text
@@ -87,13 +87,13 @@ def test_github_and_gitlab_write_the_same_comment() -> None:
 def test_difference_is_commented_and_passes(repository: Path) -> None:
     changed = SERVICE.replace("replicas: 2", "replicas: 3").replace("v0.11.0", "v0.12.0")
     (repository / "service.yaml").write_text(changed)
-    expected = comment(repository, 0)
-    assert "replicas: 2 of 2 restart, 1 start" in expected
-    assert "| chat | 2 → 3 | 2 → 3 |" in expected
-    assert "| serve | 2 → 3 | serve-0, serve-1 | serve-2 |" in expected
+    done = comment(repository, 0)
+    assert "replicas: 2 of 2 restart, 1 start" in done
+    assert "| chat | 2 → 3 | 2 → 3 |" in done
+    assert "| serve | 2 → 3 | serve-0, serve-1 | serve-2 |" in done
     # The credential in the manifest is a finding, and is not repeated.
-    assert "Findings:\n\n    " in expected
-    assert "hf_abc" not in expected
+    assert "Findings:\n\n    " in done
+    assert "hf_abc" not in done
 
 
 def test_equal_services_pass(repository: Path, tmp_path: Path) -> None:
@@ -105,17 +105,17 @@ def test_equal_services_pass(repository: Path, tmp_path: Path) -> None:
 
 def test_invalid_service_fails_with_the_reason(repository: Path) -> None:
     (repository / "service.yaml").write_text(SERVICE.replace("replicas: 2", "replicas: -1"))
-    expected = comment(repository, 1)
-    assert "**This cannot be deployed:**\n\nFindings:\n\n    " in expected
+    done = comment(repository, 1)
+    assert "**This cannot be deployed:**\n\nFindings:\n\n    " in done
     assert "\n    service.yaml: roles[0].replicas: must be at least 0, got -1\n" in without_rules(
-        expected
+        done
     )
 
 
 def test_missing_command_fails_the_job(repository: Path) -> None:
     script = WRITE.replace("fusioninfer-pulumi diff", "no-such-command diff")
-    expected = shell(script, repository, BASE="HEAD", SOURCE="service.yaml", STACK="")
-    assert expected.returncode == 1
+    done = shell(script, repository, BASE="HEAD", SOURCE="service.yaml", STACK="")
+    assert done.returncode == 1
     assert "cannot be deployed" in (repository / "comment.md").read_text()
 
 
@@ -123,8 +123,8 @@ def test_stack_name_is_one_argument(repository: Path, tmp_path: Path) -> None:
     program(tmp_path / "bin", "fusioninfer-pulumi", 'printf "%s|" "$@"')
     value = {"BASE": "b", "SOURCE": "a b", "STACK": "x y"}
     shell(WRITE, repository, tmp_path / "bin", **value).check_returncode()
-    expected = (repository / "comment.md").read_text()
-    assert "diff|--base|b|a b|--stack|x y|--output|markdown|" in expected
+    done = (repository / "comment.md").read_text()
+    assert "diff|--base|b|a b|--stack|x y|--output|markdown|" in done
 
 
 def test_long_comment_omits_details(repository: Path, tmp_path: Path) -> None:
@@ -254,9 +254,9 @@ def test_job_shows_findings_and_plan(repository: Path) -> None:
     summary = repository / "summary.md"
     value = {"SOURCE": "service.yaml", "STACK": "", "GITHUB_STEP_SUMMARY": str(summary)}
     (repository / "service.yaml").write_text(SERVICE.replace("replicas: 2", "replicas: -1"))
-    expected = shell(step("diff", "Annotate lines with findings"), repository, **value)
-    assert expected.returncode == 0, "the next step decides"
-    assert expected.stdout.startswith("::error file=service.yaml,line=8,title=out-of-range::")
+    done = shell(step("diff", "Annotate lines with findings"), repository, **value)
+    assert done.returncode == 0, "the next step decides"
+    assert done.stdout.startswith("::error file=service.yaml,line=8,title=out-of-range::")
     shell(step("diff", "Plan"), repository, **value).check_returncode()
     assert not summary.exists()
     (repository / "service.yaml").write_text(SERVICE)

@@ -31,9 +31,9 @@ def configure(folder: Path, stack: str, **changed: Any) -> None:
 
 def rendered(capsys: pytest.CaptureFixture[str], folder: Path, stack: str) -> list[Any]:
     assert main(["render", str(folder), "--stack", stack]) == 0
-    expected = capsys.readouterr()
-    assert not expected.err
-    return list(yaml.safe_load_all(expected.out))
+    printed = capsys.readouterr()
+    assert not printed.err
+    return list(yaml.safe_load_all(printed.out))
 
 
 @pytest.mark.slow
@@ -41,9 +41,9 @@ def test_environments_differ_by_config_alone(capsys: pytest.CaptureFixture[str])
     def lws(stack: str) -> list[str]:
         result = rendered(capsys, EXAMPLE, stack)
         return [
-            finding["metadata"]["name"]
-            for finding in result
-            if finding["kind"] == "LeaderWorkerSet"
+            item["metadata"]["name"]
+            for item in result
+            if item["kind"] == "LeaderWorkerSet"
         ]
 
     assert lws("dev") == ["chat-serve-0"]
@@ -67,9 +67,9 @@ def test_team_label_is_on_objects_but_not_on_pods(
 def test_changed_team_restarts_nothing(capsys: pytest.CaptureFixture[str], copy: Path) -> None:
     configure(copy, "dev", team="ads")
     assert main(["diff", str(EXAMPLE), str(copy), "--stack", "dev"]) == 1
-    expected = capsys.readouterr().out
-    assert "platform.example.com/team" in expected
-    assert expected.startswith("objects: 9 changed; replicas: none restart\n")
+    printed = capsys.readouterr().out
+    assert "platform.example.com/team" in printed
+    assert printed.startswith("objects: 9 changed; replicas: none restart\n")
 
 
 def test_all_violations_are_reported_at_once(
@@ -77,7 +77,7 @@ def test_all_violations_are_reported_at_once(
 ) -> None:
     configure(copy, "prod", gpuBudget=37, registries=["registry.k8s.io/"])
     assert main(["check", str(copy), "--stack", "prod"]) == 2
-    expected = capsys.readouterr().err
+    printed = capsys.readouterr().err
     wanted = [
         "the services need 38 GPUs, the budget is 37",
         "chat: image vllm/vllm-openai:v0.32.0 is not from registry.k8s.io/",

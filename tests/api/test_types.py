@@ -57,11 +57,11 @@ def patterns(schema: Any) -> Iterator[str]:
 
 def test_every_pattern_has_a_description() -> None:
     _, schema = models_json_schema([(model, "validation") for model in models(SpecModel)])
-    findings = set(patterns(schema))
-    for tell_themselve in TELL_THEMSELVES:
-        findings -= set(patterns(TypeAdapter(tell_themselve).json_schema()))
-    assert len(findings) > 10
-    assert findings <= set(_DESCRIPTIONS)
+    undescribed = set(patterns(schema))
+    for annotated_type in TELL_THEMSELVES:
+        undescribed -= set(patterns(TypeAdapter(annotated_type).json_schema()))
+    assert len(undescribed) > 10
+    assert undescribed <= set(_DESCRIPTIONS)
 
 
 BYTES, QUANTITY = TypeAdapter(Bytes), TypeAdapter(Quantity)

@@ -94,9 +94,9 @@ def test_no_message_and_no_stream_holds_a_secret(
         token.apply(tell)
         """
     )
-    expected = capfd.readouterr().err
-    assert "hunter2" not in expected
-    assert {"printed <secret>", "error <secret>", "informed <secret>"} <= set(expected.splitlines())
+    printed = capfd.readouterr().err
+    assert "hunter2" not in printed
+    assert {"printed <secret>", "error <secret>", "informed <secret>"} <= set(printed.splitlines())
     assert messages(recording) == ("warned <secret>", "error: failed <secret>")
 
 

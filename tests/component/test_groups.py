@@ -30,10 +30,10 @@ def run(engine: Any, manifest: Manifest) -> Any:
     return result
 
 
-def after(findings: Any, name: str) -> set[str]:
+def after(deployment: Any, name: str) -> set[str]:
     """Logical names of the objects that a set depends on."""
-    urns = {item.urn: item.request.name for item in findings.registered}
-    return {urns[urn] for urn in findings[name].request.dependencies}
+    urns = {item.urn: item.request.name for item in deployment.registered}
+    return {urns[urn] for urn in deployment[name].request.dependencies}
 
 
 def test_serving_groups_have_own_objects(engine: Any) -> None:

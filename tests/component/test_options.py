@@ -95,7 +95,7 @@ def test_transformation_receives_all_children(engine: Any, story: Story) -> None
     lws = ["app-decode-0", "app-decode-1", "app-prefill-0"]
     assert sorted(seen) == sorted(["app"] * 3 + lws)
     result = [child for child in deployment.children if child.request.type.endswith(":Service")]
-    assert [finding.inputs["metadata"]["labels"] for finding in result] == [{"team": "a"}]
+    assert [child.inputs["metadata"]["labels"] for child in result] == [{"team": "a"}]
 
 
 def test_transforms_are_registered(engine: Any, story: Story) -> None:

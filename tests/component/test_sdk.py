@@ -37,13 +37,13 @@ def test_state_values_are_read_through_secrets() -> None:
 
 def test_monitor_returns_stack_resources(engine: Any) -> None:
     engine.state = {"urn:pulumi:dev::app::acme:index:Made::made": {"outputs": {"size": 1}}}
-    findings: list[Any] = []
+    answers: list[Any] = []
 
     def program() -> None:
-        findings.append(read_stack_resources())
+        answers.append(read_stack_resources())
 
     engine.run(program)
-    ((urn, resource),) = findings[0].items()
+    ((urn, resource),) = answers[0].items()
     assert (urn, read_value(resource, "outputs", "size")) == (*engine.state, 1)
 
 

@@ -21,8 +21,8 @@ def deployed(engine: Any, *roles: Any, **spec: Any) -> Any:
 
 
 def annotations(registered: Any) -> dict[str, str]:
-    findings: dict[str, str] = registered.inputs["metadata"].get("annotations") or {}
-    return findings
+    result: dict[str, str] = registered.inputs["metadata"].get("annotations") or {}
+    return result
 
 
 @pytest.mark.parametrize(

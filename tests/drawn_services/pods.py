@@ -431,16 +431,16 @@ def _pod_fields(draw: Draw) -> Manifest:
 
 
 def _metadata(draw: Draw) -> Manifest:
-    findings: Manifest = {}
+    metadata: Manifest = {}
     labels = draw.some({"app": "chat", "example.com/cost-centre": "42", "tier": ""}.items(), 0.15)
     if labels:
-        findings["labels"] = dict(labels)
+        metadata["labels"] = dict(labels)
     if draw.chance(0.02):
-        findings["labels"] = {"llm-d.ai/role": "both", "fusioninfer.io/team": "x"}
+        metadata["labels"] = {"llm-d.ai/role": "both", "fusioninfer.io/team": "x"}
     notes = draw.some(("note", "example.com/owner", "prometheus.io/scrape"), 0.12)
     if notes:
-        findings["annotations"] = {name: draw.one(*AWKWARD) for name in notes}
-    return findings
+        metadata["annotations"] = {name: draw.one(*AWKWARD) for name in notes}
+    return metadata
 
 
 def kv_transfer_flag(draw: Draw, connector: str, role: str) -> tuple[str, ...]:

@@ -22,21 +22,21 @@ from fusioninfer_pulumi.kube.typed_args import (
 
 def properties() -> dict[str, tuple[str, str]]:
     """Kubernetes' name and types of each property in a pod template, by its name in Python."""
-    findings: dict[str, tuple[str, str]] = {}
+    result: dict[str, tuple[str, str]] = {}
     waiting, seen = ["PodTemplateSpecArgs"], set()
     while waiting:
         kind = waiting.pop()
         if kind in seen:
             continue
         seen.add(kind)
-        kept: Any = getattr(core, kind, None) or getattr(meta, kind)
-        for python, member in vars(kept).items():
+        module: Any = getattr(core, kind, None) or getattr(meta, kind)
+        for python, member in vars(module).items():
             if isinstance(member, property) and hasattr(member.fget, "_pulumi_name"):
                 returned = str(member.fget.__annotations__["return"])
-                other_items = findings.get(python, ("", ""))[1]
-                findings[python] = (member.fget._pulumi_name, other_items + returned)
+                earlier = result.get(python, ("", ""))[1]
+                result[python] = (member.fget._pulumi_name, earlier + returned)
                 waiting += re.findall(r"'(?:[\w.]*\.)?(\w+Args)'", returned)
-    return findings
+    return result
 
 
 def test_names_equal_those_of_pulumi_kubernetes() -> None:

@@ -13,12 +13,12 @@ ADDED = [
 
 def environments(**fields: object) -> list[list[Manifest]]:
     """Variables of every container of every pod."""
-    findings = []
+    result = []
     for pod_template in pod_templates(service(role(multinode=nodes(2, launcher="none"), **fields))):
         spec = pod_template["spec"]
-        findings += [one.get("env", []) for key in ("initContainers", "containers")
-                  for one in spec.get(key, [])]  # fmt: skip
-    return findings
+        result += [container.get("env", []) for key in ("initContainers", "containers")
+                  for container in spec.get(key, [])]  # fmt: skip
+    return result
 
 
 def test_every_container_gets_kthena_variables() -> None:

@@ -16,8 +16,8 @@ ONLY_LEADERS = {
 
 def spec(manifest: dict[str, Any]) -> dict[str, Any]:
     (entry,) = (item for item in rendered(manifest) if item["kind"] == "Service")
-    findings: dict[str, Any] = entry["spec"]
-    return findings
+    result: dict[str, Any] = entry["spec"]
+    return result
 
 
 @each_row(

@@ -48,8 +48,8 @@ def test_each_serving_group_is_scaled_separately() -> None:
     manifest = scaled(spec={"groups": 2})
     assert problems(manifest) == []
     result = [item for item in rendered(manifest) if item["kind"] == "HorizontalPodAutoscaler"]
-    targets = [finding["spec"]["scaleTargetRef"]["name"] for finding in result]
-    assert targets == [finding["metadata"]["name"] for finding in result]
+    targets = [item["spec"]["scaleTargetRef"]["name"] for item in result]
+    assert targets == [item["metadata"]["name"] for item in result]
     lws = [item for item in rendered(manifest) if item["kind"] == "LeaderWorkerSet"]
     assert targets == [item["metadata"]["name"] for item in lws]
     assert len(targets) == 2

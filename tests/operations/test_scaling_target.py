@@ -60,11 +60,11 @@ def scaled(autoscaling: Manifest, *roles: Manifest, **spec: Any) -> Manifest:
 def triggers(manifest: Manifest) -> dict[str, tuple[str, str]]:
     """Query and threshold of each trigger of the only ScaledObject."""
     assert problems(manifest) == []
-    findings = only(manifest, "ScaledObject")["spec"]["triggers"]
-    assert all(finding["metadata"]["ignoreNullValues"] == "false" for finding in findings)
+    triggers = only(manifest, "ScaledObject")["spec"]["triggers"]
+    assert all(trigger["metadata"]["ignoreNullValues"] == "false" for trigger in triggers)
     return {
-        finding["name"]: (finding["metadata"]["query"], finding["metadata"]["threshold"])
-        for finding in findings
+        trigger["name"]: (trigger["metadata"]["query"], trigger["metadata"]["threshold"])
+        for trigger in triggers
     }
 
 

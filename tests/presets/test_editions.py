@@ -62,14 +62,14 @@ def images(strategy: str, edition: str | None, **picker: Any) -> set[str]:
     """Return the images of a service that names none."""
     more = {"edition": edition} if edition else {}
     (args,) = load(document(strategy, picker, **more))
-    findings = set()
+    result = set()
     for manifest in render(plan_service(args)):
         spec: Any = manifest.get("spec") or {}
         spec = spec.get("leaderWorkerTemplate", {}).get("workerTemplate") or spec.get("template")
         pod = (spec or {}).get("spec") or {}
         items = (*(pod.get("containers") or ()), *(pod.get("initContainers") or ()))
-        findings |= {item["image"] for item in items if "image" in item}
-    return findings
+        result |= {item["image"] for item in items if "image" in item}
+    return result
 
 
 @pytest.mark.parametrize(

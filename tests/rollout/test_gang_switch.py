@@ -21,14 +21,14 @@ SHARE = st.integers(0, 3)
 def running(plan: ServicePlan, data: Any, **differs: Any) -> dict[str, RunningLws | None]:
     """Some LeaderWorkerSets of a service as planned, with the given differences."""
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
-    findings: dict[str, RunningLws | None] = {}
+    lws: dict[str, RunningLws | None] = {}
     for role in plan.roles:
         for item in role.lws:
             if data.draw(SHARE):
                 gang = gangs.get(item.group, "")
                 running_lws = RunningLws(gang, role.nodes, len(item.replicas), is_outdated=True)
-                findings[item.name] = replace(running_lws, **differs)
-    return findings
+                lws[item.name] = replace(running_lws, **differs)
+    return lws
 
 
 @given(PLANS, st.data())

@@ -27,14 +27,14 @@ Rounds = list[list[str]]
 
 def played(steps: tuple[LwsStep, ...], waiting: set[str]) -> Rounds:
     """Return the LeaderWorkerSets of each round; those of a round are available after it."""
-    findings: Rounds = []
+    rounds: Rounds = []
     waiting = set(waiting)
     while waiting:
         started = choose_next_lws(steps, waiting, (), ())
         assert started, "blocked"
         waiting.difference_update(started)
-        findings.append(started)
-    return findings
+        rounds.append(started)
+    return rounds
 
 
 def every(steps: tuple[LwsStep, ...]) -> set[str]:
@@ -174,7 +174,7 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
 def test_update_steps_of_one_role(manifest: Any, rounds: Rounds) -> None:
     steps = order_update(plan_of(manifest))
     result = played(steps, every(steps))
-    assert [[name.rpartition("-")[2] for name in finding] for finding in result] == rounds
+    assert [[name.rpartition("-")[2] for name in started] for started in result] == rounds
 
 
 def test_unavailable_lws_does_not_wait_for_its_stage() -> None:

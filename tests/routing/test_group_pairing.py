@@ -46,11 +46,11 @@ def topology_plugins(label: str, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def check_prefill_profile(findings: dict[str, Any], filter_name: str) -> None:
+def check_prefill_profile(config: dict[str, Any], filter_name: str) -> None:
     """Check that the filter follows the filter by role, in the prefill profile alone."""
     prefill, decode = (
         [plugin["pluginRef"] for plugin in profile["plugins"]]
-        for profile in findings["schedulingProfiles"]
+        for profile in config["schedulingProfiles"]
     )
     assert prefill[:2] == ["prefill-pods", filter_name]
     assert filter_name not in decode

@@ -95,4 +95,4 @@ def test_colliding_owners_are_reported_once() -> None:
     result = collisions(
         service(role("b-c", replicas=50), name="a"), service(role("c", replicas=50), name="a-b")
     )
-    assert [len(finding) for finding in result] == [0, 1]
+    assert [len(findings) for findings in result] == [0, 1]

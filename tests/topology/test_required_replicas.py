@@ -22,8 +22,8 @@ def pod_group(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def policies(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    findings: list[dict[str, Any]] = pod_group(manifest)["spec"]["subGroupPolicy"]
-    return findings
+    result: list[dict[str, Any]] = pod_group(manifest)["spec"]["subGroupPolicy"]
+    return result
 
 
 def test_lowest_ordinals_start_before_the_rest() -> None:
