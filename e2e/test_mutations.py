@@ -27,7 +27,7 @@ from fusioninfer_pulumi.findings import Origin, Rule, Severity
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.loading.documents import load_documents
 from importers.tests import documents, kserve_documents
-from tests.mutations import JUNK, changed, places
+from tests.mutations import JUNK, locations, replace_value
 from tests.mutations import Path as Place
 
 Manifest = dict[str, Any]
@@ -99,7 +99,7 @@ def _add_field(dice: random.Random, base: list[Manifest]) -> list[Manifest]:
         return base
     at = dice.choice(holders)
     fields = copy.deepcopy(dice.choice(read_rare_fields()[kind]))
-    return list(changed(base, at, {**_get_value(base, at), **fields}))
+    return list(replace_value(base, at, {**_get_value(base, at), **fields}))
 
 
 def _replace_value(dice: random.Random, base: list[Manifest]) -> list[Manifest]:
@@ -111,11 +111,11 @@ def _replace_value(dice: random.Random, base: list[Manifest]) -> list[Manifest]:
         variants = [-value, value + 2**31, value * 1000]
     elif isinstance(value, list):
         variants = [[*value, *value], value[:-1]]
-    return list(changed(base, at, copy.deepcopy(dice.choice((*variants, *variants, *JUNK)))))
+    return list(replace_value(base, at, copy.deepcopy(dice.choice((*variants, *variants, *JUNK)))))
 
 
 def _walk(base: list[Manifest]) -> Iterator[tuple[Place, Any]]:
-    return ((at, _get_value(base, at)) for at in places(base))
+    return ((at, _get_value(base, at)) for at in locations(base))
 
 
 def _get_value(value: Any, at: Place) -> Any:

@@ -12,7 +12,12 @@ from e2e.harness import ApiError, Cluster
 from e2e.inputs import ROOT
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.schemas.schema_check import object_findings
-from tests.gateway_rules import GATEWAYS_BY_SERVER, ROUTES_BY_SERVER, TAKEN_GATEWAYS, TAKEN_ROUTES
+from tests.gateway_rules import (
+    ACCEPTED_GATEWAYS,
+    ACCEPTED_ROUTES,
+    GATEWAYS_BY_SERVER,
+    ROUTES_BY_SERVER,
+)
 
 
 # llm-d's tables are not covered, because its sources are not on the module proxy.
@@ -39,8 +44,8 @@ def find_rejection(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | N
     [
         *(("HTTPRoute", spec, False) for spec, _ in ROUTES_BY_SERVER),
         *(("Gateway", spec, False) for spec, _ in GATEWAYS_BY_SERVER),
-        *(("HTTPRoute", spec, True) for spec in TAKEN_ROUTES),
-        *(("Gateway", spec, True) for spec in TAKEN_GATEWAYS),
+        *(("HTTPRoute", spec, True) for spec in ACCEPTED_ROUTES),
+        *(("Gateway", spec, True) for spec in ACCEPTED_GATEWAYS),
     ],
 )
 def test_server_agrees_on_routes_and_gateways(

@@ -1,4 +1,4 @@
-"""A cluster in memory, which answers the requests of `KubernetesApi`."""
+"""A fake cluster in memory that answers the requests of `KubernetesApi`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plural(kind: str) -> str:
 
 
 def stored(api_version: str, kind: str, name: str, namespace: str = "", **more: Any) -> Object:
-    """Return an object as a cluster has it."""
+    """Return an object as the API server stores it."""
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     metadata |= more.pop("metadata", {})
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}

@@ -1,9 +1,9 @@
-"""Tables of `findings`: manifests, as changes of a base, with all that is found in them.
+"""Tables in `findings`: manifests, as changes of a base manifest, with their findings.
 
-A test of a table has a `base` of `_bases.yaml`, the fields `with` which all its cases set, and
-`cases`: the fields that one sets in addition, by their paths in findings (null removes one), and
-its findings of the severities it names. `findings` are those of all severities. Rules that every
-short pod violates (`samples.SHORT`) are left out unless the test says `every_rule`.
+A test in a table has a `base` of `_bases.yaml`, fields that all its cases set (`with`), and
+`cases`. A case has more fields by their paths in findings (`change`; null removes a field), and
+the expected `errors`, `warnings`, `infos` or, for all severities, `findings`. Rules that every
+short pod violates (`samples.SHORT`) are ignored unless the test sets `every_rule`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from samples import SHORT, Manifest, changed, plan_manifest
+from samples import SHORT, Manifest, plan_manifest, set_fields
 from yaml_files import Dumper, read
 
 from fusioninfer_pulumi.findings import Severity, format_with_rule
@@ -43,7 +43,7 @@ class Case:
     every_rule: bool
 
     def findings(self) -> dict[str, list[str]]:
-        """Return what is found, of the severities that the table names."""
+        """Return the findings of the severities that the table lists."""
         _, findings = plan_manifest(self.manifest)
         return {
             key: [
@@ -71,7 +71,7 @@ def cases(test: Mapping[str, Any]) -> Iterator[Case]:
     for number, row in enumerate(test["cases"]):
         manifest = copy.deepcopy(_BASES[test["base"]])
         for fields in (test.get("with", {}), row.get("change", {})):
-            changed(manifest, copy.deepcopy(fields))
+            set_fields(manifest, copy.deepcopy(fields))
         yield Case(
             str(row.get("name", number)),
             manifest,
@@ -81,7 +81,7 @@ def cases(test: Mapping[str, Any]) -> Iterator[Case]:
 
 
 def rewrite(table: Path) -> None:
-    """Write a table with the findings of today."""
+    """Update a table with the current findings."""
     rewritten = read(table)
     for test in rewritten:
         for row, case in zip(test["cases"], cases(test), strict=True):
@@ -122,7 +122,7 @@ def _line(value: Any) -> str:
 
 
 class _Dumper(Dumper):
-    """Keeps strings of several lines in one."""
+    """Writes multiline strings on one line."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

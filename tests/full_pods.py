@@ -1,4 +1,4 @@
-"""Services whose pods set many fields, for every short field that reads pods."""
+"""Services whose pods set many fields, one for each feature that reads or changes pods."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ POD = {
         "resourceClaims": [{"name": "nic", "resourceClaimName": "nic"}],
         "initContainers": [{"name": "init", "image": "busybox:1", "restartPolicy": "Always",
                             "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
-        "containers": [_SERVING, {"name": "beside", "image": "x:1",
+        "containers": [_SERVING, {"name": "sidecar", "image": "x:1",
                                   "ports": [{"containerPort": 9}]}],
     },
 }  # fmt: skip
@@ -62,13 +62,13 @@ def _role(name: str = "w", **fields: Any) -> dict[str, Any]:
 
 
 def _without_model() -> dict[str, Any]:
-    """Return the pod with a model that `model` names."""
+    """Return the pod without a model argument, for services that set `model`."""
     serving = {**_SERVING, "args": ["--port", "8000"]}
     spec: Any = POD["spec"]
     return {**POD, "spec": {**spec, "containers": [serving, spec["containers"][1]]}}
 
 
-#: By what they are for.
+#: Services by the feature that they use.
 SERVICES = {
     "day two": service(
         _role(topologySpread=[{"topologyKey": "zone"}], environment="Kthena",

@@ -1,4 +1,4 @@
-"""Commands of a folder with a package of its own, all in one process that finds the package."""
+"""Runs commands in one process that can import the packages of a folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(json.dumps(ran))
 
 
 def run(folder: Path, *commands: str) -> list[tuple[int, str, str]]:
-    """The status of each command, and what it prints on standard output and standard error."""
+    """Return status, standard output and standard error of each command."""
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, *commands],
         cwd=folder,

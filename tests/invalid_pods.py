@@ -1,4 +1,4 @@
-"""Pods that no cluster accepts, with the message of each."""
+"""Pods that every API server rejects, with our message for each."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ CONTAINERS: list[Case] = [
      "must be a mapping, got []"),
 ]  # fmt: skip
 
-#: Fields of the pod's spec that are unusual and valid.
-TAKEN: list[dict[str, Any]] = [
+#: Unusual but valid fields of the pod's spec.
+ACCEPTED: list[dict[str, Any]] = [
     {"imagePullSecrets": [{"name": "a.b"}, {}], "priorityClassName": None},
     {"tolerations": [{"operator": "Exists"}, {"key": "a.example/b", "value": ""}]},
     {"volumes": [{"name": "a", "emptyDir": {"sizeLimit": 1}}, {"name": "b", "csi": None}]},

@@ -17,7 +17,7 @@ JUNK: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def places(value: Any, at: Path = ()) -> Iterator[Path]:
+def locations(value: Any, at: Path = ()) -> Iterator[Path]:
     """Yield the location of every value in a structure."""
     inner: Sequence[Any] = ()
     if isinstance(value, dict):
@@ -26,15 +26,15 @@ def places(value: Any, at: Path = ()) -> Iterator[Path]:
         inner = range(len(value))
     for part in inner:
         yield (*at, part)
-        yield from places(value[part], (*at, part))
+        yield from locations(value[part], (*at, part))
 
 
-def changed(value: Any, at: Path, to: Any) -> Any:
+def replace_value(value: Any, at: Path, to: Any) -> Any:
     """Return a copy with another value at one location."""
     if not at:
         return to
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[at[0]] = changed(value[at[0]], at[1:], to)
+    copy[at[0]] = replace_value(value[at[0]], at[1:], to)
     return copy
 
 
@@ -42,13 +42,13 @@ def mutants(value: Any, within: Path = ()) -> st.SearchStrategy[Any]:
     """Return copies with one value that is junk.
 
     Args:
-        value: What is copied.
-        within: The place below which values change.
+        value: Structure to copy.
+        within: Location below which a value is replaced.
     """
-    kept = value
-    for part in within:
-        kept = kept[part]
-    result = [(*within, *place) for place in places(kept)]
+    part = value
+    for key in within:
+        part = part[key]
+    paths = [(*within, *location) for location in locations(part)]
     return st.builds(
-        lambda at, to: changed(value, at, to), st.sampled_from(result), st.sampled_from(JUNK)
+        lambda at, to: replace_value(value, at, to), st.sampled_from(paths), st.sampled_from(JUNK)
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fusioninfer_pulumi"
 FILES = sorted(PACKAGE.rglob("*.py"))
-#: Packages beside the core, each a distribution of its own.
+#: Companion packages, each in its own distribution.
 PLUGINS = [
     path
     for name in ("importers", "capacity")
@@ -19,7 +19,7 @@ PLUGIN_FILES = sorted(file for path in PLUGINS for file in path.rglob("*.py"))
 
 
 def name(path: Path) -> str:
-    """Return the path in the core, or in the folder of a package beside it."""
+    """Return a file's path in the core, or in the folder of its companion package."""
     home = PACKAGE if PACKAGE in path.parents else ROOT / path.relative_to(ROOT).parts[0]
     return path.relative_to(home).as_posix()
 

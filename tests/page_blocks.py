@@ -63,9 +63,7 @@ def blocks(page: Path) -> list[Block]:
             text.count("\n", 0, match.start()) + 1,
             match["language"],
             match["title"] or "",
-            "".join(
-                line.removeprefix(match["indent"]) for line in match["text"].splitlines(True)
-            ),
+            "".join(line.removeprefix(match["indent"]) for line in match["text"].splitlines(True)),
         )
         for match in _BLOCK.finditer(text)
     ]

@@ -31,13 +31,13 @@ def pair(
     decode_role: Manifest | None = None,
     pod: Manifest | None = None,
 ) -> Manifest:
-    """A service whose roles hand their KV cache over by NIXL, unless other engines are given.
+    """Return a prefill/decode service, whose engines transfer KV caches with NIXL by default.
 
-    `pod` holds more fields of the decode pods' spec; without `paired` there is no router.
+    `pod` has more fields of the decode pods' spec; without `paired` there is no router.
     """
-    whole = engine("--model=m", *NIXL_ARGS)
-    first = {"template": template(prefill or whole), **(prefill_role or {})}
-    second = {"template": template(decode or whole, **(pod or {})), **(decode_role or {})}
+    nixl_engine = engine("--model=m", *NIXL_ARGS)
+    first = {"template": template(prefill or nixl_engine), **(prefill_role or {})}
+    second = {"template": template(decode or nixl_engine, **(pod or {})), **(decode_role or {})}
     roles = [role("prefill", "prefiller", **first), role("decode", "decoder", **second)]
     if paired:
         route = {"httproute": {"parentRefs": [{"name": "gw"}]}}
@@ -46,7 +46,7 @@ def pair(
 
 
 def leader(manifest: Manifest, name: str = "decode") -> Manifest:
-    """Return pod template of a role's leaders."""
+    """Return the pod template of a role's leaders."""
     (item, *_) = (
         workload
         for workload in render_workloads(plan_of(manifest))
@@ -58,7 +58,7 @@ def leader(manifest: Manifest, name: str = "decode") -> Manifest:
 
 
 def worker(manifest: Manifest, name: str = "decode") -> Manifest:
-    """Return pod template of a role's workers."""
+    """Return the pod template of a role's workers."""
     for workload in render_workloads(plan_of(manifest)):
         if workload["metadata"]["labels"].get("fusioninfer.io/role-name") == name:
             result: Manifest = workload["spec"]["leaderWorkerTemplate"]["workerTemplate"]
@@ -85,7 +85,7 @@ def sidecar(template: Manifest) -> Manifest | None:
 def decode_sidecar(manifest: Manifest) -> Manifest:
     """Return the sidecar of a service's decode leaders."""
     result = sidecar(leader(manifest))
-    assert result is not None, "there is one"
+    assert result is not None, "the decode leaders have no sidecar"
     return result
 
 

@@ -1,4 +1,4 @@
-"""The configurations of the router document."""
+"""Endpoint picker configurations of the router document."""
 
 from typing import Any
 
@@ -93,14 +93,14 @@ _DOCUMENTS = {
 
 
 def document(name: str) -> str:
-    """Return text of a configuration by strategy, or `custom`; with the header that a file has."""
+    """Return a configuration file by its strategy, or `custom`."""
     return HEADER + _DOCUMENTS[name]
 
 
 def base(**changes: Any) -> str:
-    """Text of a configuration that every endpoint picker accepts, with other top-level values.
+    """Return a configuration that every endpoint picker accepts, with these top-level values.
 
-    `"absent"` leaves a key out.
+    `"absent"` removes a key.
     """
     references = [{"pluginRef": "queue-scorer", "weight": 1}, {"pluginRef": "max-score-picker"}]
     config = {

@@ -28,7 +28,7 @@ def examples(times: float) -> settings:
 
 
 def slow_unless(is_fast: Callable[[Any], bool], rows: Iterable[Any]) -> list[Any]:
-    """Return the rows of a test's parameters, those marked slow that `is_fast` does not select."""
+    """Return a test's parameters; rows that `is_fast` does not select are marked slow."""
     return [
         row
         if is_fast(row)

@@ -1,4 +1,4 @@
-"""Pod templates that fit their schema and that no API server takes: `rejected_pods.yaml`."""
+"""Pod templates of `rejected_pods.yaml`: valid by their schema, but not by other rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from yaml_files import read
 
 Fields = dict[str, Any]
-#: Rule, fields of the template, and where the finding stands in it.
+#: Rule, pod template, and path of the finding in it.
 Case = tuple[str, Fields, str]
 
 
@@ -21,14 +21,14 @@ def _template(row: Fields) -> Fields:
 _ROWS = read(Path(__file__).with_suffix(".yaml"))
 _TOO_LONG: Fields = {"metadata": {"annotations": {"a": "x" * 300_000}}}
 
-#: Those that are rejected offline, too.
+#: Templates that the library rejects, like the API server.
 REJECTED: list[Case] = [(row["rule"], _template(row), row["at"]) for row in _ROWS["rejected"]]
 
-#: Those that only the API server rejects, with the field that it names.
+#: Templates that only the API server rejects, with the field in its error.
 REJECTED_BY_SERVER: list[tuple[Fields, str]] = [
     *((_template(row), row["at"]) for row in _ROWS["rejected_by_server"]),
     (_template(_TOO_LONG), "metadata.annotations"),
 ]
 
-#: Unusual templates that every API server takes.
-TAKEN: list[Fields] = [_template(row) for row in _ROWS["accepted"]]
+#: Unusual templates that every API server accepts.
+ACCEPTED: list[Fields] = [_template(row) for row in _ROWS["accepted"]]

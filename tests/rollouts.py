@@ -15,7 +15,7 @@ LEVELS = ("None", "Scheduled", "Available", "Serving")
 
 @st.composite
 def plans(draw: st.DrawFn) -> ServicePlan:
-    """Return services of up to three roles, with and without a gang that may run in part."""
+    """Return plans of up to three roles, with and without a gang that may run in part."""
     roles, minima = [], {}
     for index in range(draw(st.integers(1, 3))):
         name, replicas = f"role{index}", draw(st.integers(0, 12))
@@ -46,7 +46,7 @@ def plans(draw: st.DrawFn) -> ServicePlan:
 
 @st.composite
 def grouped_plans(draw: st.DrawFn) -> ServicePlan:
-    """Return services of several groups, with and without optional replicas, in both layouts."""
+    """Return plans of several groups, with and without optional replicas, in both layouts."""
     roles, minima = [], {}
     for index in range(draw(st.integers(1, 3))):
         name, replicas = f"role{index}", draw(st.integers(0, 9))

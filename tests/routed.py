@@ -29,7 +29,7 @@ def routed(*roles: Manifest, metadata: Any = None, **fields: Any) -> Manifest:
 
 
 def pair(*more: Manifest, **fields: Any) -> Manifest:
-    """Return a service of a router, a prefiller, a decoder, and more."""
+    """Return a service of a router, a prefiller, a decoder, and more roles."""
     roles = (role("prefill", "prefiller", kvTransfer={}), role("decode", "decoder", kvTransfer={}))
     return routed(*roles, *more, **fields)
 

@@ -25,21 +25,21 @@ def deviation(function: Deviation) -> Deviation:
     return function
 
 
-def of(objects: Objects, kind: str) -> dict[str, Any]:
+def find(objects: Objects, kind: str) -> dict[str, Any]:
     (item,) = [manifest for manifest in objects if manifest["kind"] == kind]
     return item
 
 
-def service_of(document: Objects) -> str:
-    return str(of(document, "InferencePool")["metadata"]["name"].removesuffix("-pool"))
+def service_name(document: Objects) -> str:
+    return str(find(document, "InferencePool")["metadata"]["name"].removesuffix("-pool"))
 
 
-def is_pair(document: Objects) -> bool:
-    return service_of(document) == "disaggregated-llm-service"
+def is_disaggregated(document: Objects) -> bool:
+    return service_name(document) == "disaggregated-llm-service"
 
 
 def pod(document: Objects) -> dict[str, Any]:
-    spec: dict[str, Any] = of(document, "Deployment")["spec"]["template"]["spec"]
+    spec: dict[str, Any] = find(document, "Deployment")["spec"]["template"]["spec"]
     return spec
 
 
@@ -51,7 +51,7 @@ def container(document: Objects) -> dict[str, Any]:
 
 @deviation
 def example_3_gets_the_same_objects_as_example_1(document: Objects, ours: Objects) -> None:
-    if not is_pair(document):
+    if not is_disaggregated(document):
         return
     (complete,) = [
         item
@@ -60,8 +60,8 @@ def example_3_gets_the_same_objects_as_example_1(document: Objects, ours: Object
         )
         if item["kind"] == "Deployment"
     ]
-    document[document.index(of(document, "Deployment"))] = complete
-    service = of(document, "Service")
+    document[document.index(find(document, "Deployment"))] = complete
+    service = find(document, "Service")
     service["spec"]["type"] = "ClusterIP"
     for port in service["spec"]["ports"]:
         port["protocol"] = "TCP"
@@ -69,13 +69,13 @@ def example_3_gets_the_same_objects_as_example_1(document: Objects, ours: Object
 
 @deviation
 def prefill_and_decode_use_llmds_endpoint_picker(document: Objects, ours: Objects) -> None:
-    if is_pair(document):
+    if is_disaggregated(document):
         container(document)["image"] = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 
 
 @deviation
 def the_configuration_is_a_file(document: Objects, ours: Objects) -> None:
-    if not is_pair(document):
+    if not is_disaggregated(document):
         return
     (shown,) = [item for item in document if item["kind"] == "EndpointPickerConfig"]
     profiles = [
@@ -84,7 +84,7 @@ def the_configuration_is_a_file(document: Objects, ours: Objects) -> None:
                                    {"pluginRef": "prefix-cache-scorer", "weight": 50}]}
         for name in ("prefill", "decode")
     ]  # fmt: skip
-    assert shown["spec"]["schedulingProfiles"] == profiles, "these stay as the document has them"
+    assert shown["spec"]["schedulingProfiles"] == profiles, "the document's profiles have changed"
     config = {
         "apiVersion": "llm-d.ai/v1alpha1",
         "kind": "EndpointPickerConfig",
@@ -114,7 +114,7 @@ def the_configuration_is_a_file(document: Objects, ours: Objects) -> None:
 
 @deviation
 def strategies_also_score_load(document: Objects, ours: Objects) -> None:
-    data = of(document, "ConfigMap")["data"]
+    data = find(document, "ConfigMap")["data"]
     for key, written in data.items():
         config = yaml.safe_load(written)
         scorers = {"kv-cache-utilization-scorer": 2, "queue-scorer": 2}
@@ -140,12 +140,12 @@ def strategies_also_score_load(document: Objects, ours: Objects) -> None:
 
 @deviation
 def prefill_and_decode_pods_have_the_label_pairrevision(document: Objects, ours: Objects) -> None:
-    if not is_pair(document):
+    if not is_disaggregated(document):
         return
     name = "prefill-pods-of-the-pair-revision"
-    data = of(document, "ConfigMap")["data"]
-    for key, text in data.items():
-        config = yaml.safe_load(text)
+    data = find(document, "ConfigMap")["data"]
+    for key, config_text in data.items():
+        config = yaml.safe_load(config_text)
         config["plugins"][:0] = [
             {"type": "topology-extractor", "parameters": {"hostname": f"{PREFIX}pair-revision"}},
             {"type": "topology-affinity-filter", "name": name,
@@ -158,7 +158,7 @@ def prefill_and_decode_pods_have_the_label_pairrevision(document: Objects, ours:
 
 @deviation
 def the_route_references_the_pool(document: Objects, ours: Objects) -> None:
-    for rule in of(document, "HTTPRoute")["spec"]["rules"]:
+    for rule in find(document, "HTTPRoute")["spec"]["rules"]:
         for ref in rule["backendRefs"]:
             if ref["kind"] == "Service":
                 del ref["port"]
@@ -170,26 +170,27 @@ def the_route_references_the_pool(document: Objects, ours: Objects) -> None:
 
 @deviation
 def the_route_has_no_request_timeout(document: Objects, ours: Objects) -> None:
-    for rule in of(document, "HTTPRoute")["spec"]["rules"]:
+    for rule in find(document, "HTTPRoute")["spec"]["rules"]:
         rule["timeouts"] = {"request": "0s"}
 
 
 @deviation
 def the_inferencepool_contains_only_leaders(document: Objects, ours: Objects) -> None:
-    selector = of(document, "InferencePool")["spec"]["selector"]
+    selector = find(document, "InferencePool")["spec"]["selector"]
     selector["matchLabels"]["leaderworkerset.sigs.k8s.io/worker-index"] = "0"
 
 
 @deviation
 def failuremode_is_failopen(document: Objects, ours: Objects) -> None:
-    of(document, "InferencePool")["spec"]["endpointPickerRef"]["failureMode"] = "FailOpen"
+    find(document, "InferencePool")["spec"]["endpointPickerRef"]["failureMode"] = "FailOpen"
 
 
 @deviation
 def the_endpoint_picker_has_a_serviceaccount(document: Objects, ours: Objects) -> None:
-    name = f"{service_of(document)}-epp"
+    name = f"{service_name(document)}-epp"
     read = ["get", "list", "watch"]
-    groups = ["inference.networking.x-k8s.io", *(["llm-d.ai"] if is_pair(document) else [])]
+    llm_d_groups = ["llm-d.ai"] if is_disaggregated(document) else []
+    groups = ["inference.networking.x-k8s.io", *llm_d_groups]
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": read},
         {"apiGroups": ["inference.networking.k8s.io"], "resources": ["inferencepools"],
@@ -211,11 +212,11 @@ def the_endpoint_picker_has_a_serviceaccount(document: Objects, ours: Objects) -
 
 @deviation
 def router_objects_have_a_namespace_and_labels(document: Objects, ours: Objects) -> None:
-    role = "router" if is_pair(document) else "gateway"
+    role = "router" if is_disaggregated(document) else "gateway"
     for item in document:
         item["metadata"]["namespace"] = "default"
         item["metadata"]["labels"] = {
-            f"{PREFIX}service": service_of(document),
+            f"{PREFIX}service": service_name(document),
             f"{PREFIX}component-type": "router",
             f"{PREFIX}role-name": role,
         }
@@ -224,10 +225,10 @@ def router_objects_have_a_namespace_and_labels(document: Objects, ours: Objects)
 @deviation
 def the_endpoint_picker_is_selected_by_two_labels(document: Objects, ours: Objects) -> None:
     component = {f"{PREFIX}component-type": "router"}
-    deployment = of(document, "Deployment")["spec"]
+    deployment = find(document, "Deployment")["spec"]
     deployment["selector"]["matchLabels"] |= component
     deployment["template"]["metadata"]["labels"] |= component
-    of(document, "Service")["spec"]["selector"] |= component
+    find(document, "Service")["spec"]["selector"] |= component
 
 
 @deviation
@@ -244,7 +245,7 @@ def all_endpoint_picker_arguments_are_explicit(document: Objects, ours: Objects)
         "--v=2",
         "--zap-encoder=json",
     ]
-    if not is_pair(document):
+    if not is_disaggregated(document):
         more.append("--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc")
     for item in (document, ours):
         container(item)["args"] = sorted(
@@ -286,15 +287,17 @@ def endpoint_picker_pods_pass_the_restricted_profile(document: Objects, ours: Ob
 @deviation
 def a_new_configuration_restarts_the_endpoint_picker(document: Objects, ours: Objects) -> None:
     key = f"{PREFIX}config-checksum"
-    mine = of(ours, "Deployment")["spec"]["template"]["metadata"].get("annotations", {})
-    # A hash: only its form is known beforehand.
-    assert re.fullmatch(r"[0-9a-f]{64}", mine[key])
-    of(document, "Deployment")["spec"]["template"]["metadata"]["annotations"] = {key: mine[key]}
+    metadata, ours_metadata = (
+        find(objects, "Deployment")["spec"]["template"]["metadata"] for objects in (document, ours)
+    )
+    checksum = ours_metadata["annotations"][key]
+    assert re.fullmatch(r"[0-9a-f]{64}", checksum)
+    metadata["annotations"] = {key: checksum}
 
 
 @deviation
 def a_new_endpoint_picker_starts_before_the_old_one_stops(document: Objects, ours: Objects) -> None:
-    of(document, "Deployment")["spec"]["strategy"] = {
+    find(document, "Deployment")["spec"]["strategy"] = {
         "type": "RollingUpdate",
         "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
     }
@@ -310,26 +313,26 @@ def a_deleted_endpoint_picker_keeps_serving_for_a_minute(document: Objects, ours
 def metrics_are_off(document: Objects, ours: Objects) -> None:
     ports = container(document)["ports"]
     container(document)["ports"] = [port for port in ports if port["name"] != "metrics"]
-    service = of(document, "Service")["spec"]
+    service = find(document, "Service")["spec"]
     service["ports"] = [port for port in service["ports"] if port["name"] != "http-metrics"]
 
 
 @deviation
 def the_endpoint_pickers_port_has_an_appprotocol(document: Objects, ours: Objects) -> None:
-    for port in of(document, "Service")["spec"]["ports"]:
+    for port in find(document, "Service")["spec"]["ports"]:
         if port["name"] == "grpc-ext-proc":
             port["appProtocol"] = "http2"
 
 
 @deviation
 def sidecars_get_permission_to_read_their_pool(document: Objects, ours: Objects) -> None:
-    if is_pair(document):
-        name = f"{service_of(document)}-sidecar"
-        rights = [manifest for manifest in ours if manifest["metadata"]["name"] == name]
-        assert [right["kind"] for right in rights] == ["ServiceAccount", "Role", "RoleBinding"]
-        document += rights
+    if is_disaggregated(document):
+        name = f"{service_name(document)}-sidecar"
+        rbac = [manifest for manifest in ours if manifest["metadata"]["name"] == name]
+        assert [item["kind"] for item in rbac] == ["ServiceAccount", "Role", "RoleBinding"]
+        document += rbac
 
 
 def text(name: str) -> str:
-    """What the document shows, as it shows it."""
+    """Return the manifests of an example in the router document."""
     return (DOCUMENTS / f"{name}.yaml").read_text(encoding="utf-8")

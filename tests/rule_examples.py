@@ -1,4 +1,4 @@
-"""Finds the findings of rules' examples."""
+"""Checks the examples of rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusioninfer_pulumi.rules.catalog import list_documents
 
 
 def find_example_findings(example: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Return rule and severity of everything that is found in a rule's example."""
+    """Return rule and severity of each finding in a rule's example."""
     if "text" in example:
         source = Source("example")
         plan_documents(source, load_texts([parse(ManifestText("example", example["text"]))]))
@@ -22,7 +22,7 @@ def find_example_findings(example: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def find_input_findings(documents: Sequence[Any]) -> set[tuple[str, str]]:
-    """Return the same of the documents of one input."""
+    """Return rule and severity of each finding in the documents of one input."""
     source = Source("example")
     plan_documents(
         source,

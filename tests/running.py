@@ -1,12 +1,12 @@
-"""Edits of a running service, with the errors of the component and of `diff`."""
+"""Checks edits of a running service with the component and with `diff`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from recorded import LWS, urn
 from samples import of_kind, plan_of, rendered
+from state_entries import LWS, urn
 
 from fusioninfer_pulumi import render
 from fusioninfer_pulumi.checks.update_checks import check_update
@@ -27,7 +27,7 @@ def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
     return state
 
 
-def rejected(engine: Any, old: Manifest, new: Manifest) -> list[str]:
+def check_edit(engine: Any, old: Manifest, new: Manifest) -> list[str]:
     """Return the errors of an edit; asserts that the component and `diff` give the same."""
     engine.state = state_of(old)
     expected: list[str] = []
@@ -45,9 +45,9 @@ def rejected(engine: Any, old: Manifest, new: Manifest) -> list[str]:
     return expected
 
 
-def changed(engine: Any, old: Manifest, new: Manifest, *starts: str) -> None:
+def assert_edit_errors(engine: Any, old: Manifest, new: Manifest, *starts: str) -> None:
     """Assert how each error starts, or that there is none."""
-    findings = rejected(engine, old, new)
+    findings = check_edit(engine, old, new)
     assert len(findings) == len(starts), findings
     for item, start in zip(findings, starts, strict=True):
         if not item.startswith(start):

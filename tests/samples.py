@@ -17,7 +17,7 @@ Manifest = dict[str, Any]
 
 
 def container(name: str = "vllm", gpus: Any = None, **more: Any) -> Manifest:
-    """Return a vLLM container; without `gpus` it is built for processors, and asks for CPU only."""
+    """Return a vLLM container; without `gpus` it has the CPU image and requests only CPU."""
     limits = {"cpu": "1"} if gpus is None else {"nvidia.com/gpu": gpus}
     built = "-cpu" if gpus is None else ""
     value = {"image": f"vllm/vllm-openai:v0.11.0{built}", "args": ["--model", "m"]}
@@ -31,19 +31,19 @@ def template(*containers: Any, metadata: Any = None, **spec: Any) -> Manifest:
 
 
 def role(name: Any = "inference", component_type: Any = "worker", **more: Any) -> Manifest:
-    """Return a role with a template, unless another one is given; None leaves a field out."""
+    """Return a role with a default pod template; fields that are None are left out."""
     built = {"name": name, "componentType": component_type, "template": template(), **more}
     return {key: value for key, value in built.items() if value is not None}
 
 
-def on(port: int) -> Manifest:
+def on_port(port: int) -> Manifest:
     """Return a pod template whose engine listens on a port."""
     return template(container(args=["--model", "m", f"--port={port}"]))
 
 
 def listening(name: str, port: int, component_type: str = "worker", **more: Any) -> Manifest:
     """Return a role whose engine listens on the role's `port`."""
-    return role(name, component_type, port=port, template=on(port), **more)
+    return role(name, component_type, port=port, template=on_port(port), **more)
 
 
 def nodes(count: Any, **more: Any) -> Manifest:
@@ -61,24 +61,24 @@ def service(*roles: Any, metadata: Any = None, name: Any = "svc", **spec: Any) -
     }
 
 
-def changed(manifest: Manifest, fields: Mapping[str, Any]) -> Manifest:
-    """Set fields of a manifest by their paths in findings; null removes one."""
+def set_fields(manifest: Manifest, fields: Mapping[str, Any]) -> Manifest:
+    """Set fields of a manifest by their paths in findings; None removes one."""
     for path, value in fields.items():
         *parents, last = catalog._parse_path(path)
-        holder: Any = manifest
+        parent: Any = manifest
         for part, following in zip(parents, [*parents[1:], last], strict=True):
-            if part not in (range(len(holder)) if isinstance(holder, list) else holder):
-                catalog._set(holder, part, [] if isinstance(following, int) else {})
-            holder = holder[part]
+            if part not in (range(len(parent)) if isinstance(parent, list) else parent):
+                catalog._set(parent, part, [] if isinstance(following, int) else {})
+            parent = parent[part]
         if value is None:
-            del holder[last]
+            del parent[last]
         else:
-            catalog._set(holder, last, value)
+            catalog._set(parent, last, value)
     return manifest
 
 
 def pod(*containers: Any, metadata: Any = None, **spec: Any) -> Manifest:
-    """Return a service of one role with such a pod template."""
+    """Return a service of one role with a pod template of these containers."""
     return service(role(template=template(*containers, metadata=metadata, **spec)))
 
 
@@ -92,17 +92,17 @@ def prefill_decode(prefill: Any = None, decode: Any = None, **spec: Any) -> Mani
 
 
 def scheduling(**fields: Any) -> Manifest:
-    """Return the keyword of `service` and `prefill_decode` for gang scheduling."""
+    """Return `schedulingStrategy` as an argument of `service` and `prefill_decode`."""
     return {"schedulingStrategy": fields}
 
 
 def minima(**roles: int) -> Manifest:
-    """Return the same, for a gang with a minimum of replicas for each role."""
+    """Return the `schedulingStrategy` of a gang with minimum replicas of these roles."""
     return scheduling(gangPolicy={"minRoleReplicas": roles})
 
 
 def plan_of(manifest: Manifest) -> ServicePlan:
-    """Return plan of a manifest that the spec accepts."""
+    """Return the plan of a valid manifest."""
     (args,) = load(manifest)
     return plan_service(args)
 
@@ -112,12 +112,12 @@ def rendered(manifest: Manifest) -> tuple[Manifest, ...]:
     return render(plan_of(manifest))
 
 
-def can_be_written(value: Any) -> bool:
+def is_plain_data(value: Any) -> bool:
     """Return whether a value is plain data, which YAML and JSON can represent."""
     if type(value) is dict:
-        return all(type(key) is str and can_be_written(item) for key, item in value.items())
+        return all(type(key) is str and is_plain_data(item) for key, item in value.items())
     if type(value) is list:
-        return all(can_be_written(item) for item in value)
+        return all(is_plain_data(item) for item in value)
     return value is None or type(value) in (bool, int, float, str)
 
 
@@ -127,7 +127,7 @@ def kinds(manifest: Manifest) -> list[str]:
 
 
 def of_kind(objects: Iterable[Manifest], kind: str) -> list[Manifest]:
-    """Return those of the objects that are of a kind."""
+    """Return the objects of a kind."""
     return [manifest for manifest in objects if manifest["kind"] == kind]
 
 
@@ -143,8 +143,8 @@ def pod_templates(manifest: Manifest) -> list[Manifest]:
 
 def serving_containers(manifest: Manifest) -> list[Manifest]:
     """Return the serving container of every pod template."""
-    all_containers = [pod_template["spec"]["containers"] for pod_template in pod_templates(manifest)]
-    return [next(c for c in containers if c["name"] == "vllm") for containers in all_containers]
+    pods = [pod_template["spec"]["containers"] for pod_template in pod_templates(manifest)]
+    return [next(c for c in containers if c["name"] == "vllm") for containers in pods]
 
 
 def assert_one_line_errors(findings: Sequence[Finding]) -> None:

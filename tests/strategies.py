@@ -1,4 +1,4 @@
-"""Hypothesis strategies for services: those of `drawn_services`, by their seeds."""
+"""Hypothesis strategies for services, which draw the seeds of `drawn_services`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
 
-#: The fields of services and roles that decide which pods there are, and the pods themselves.
+#: Fields of services and roles that determine their pods.
 PLAIN = {
     "spec": {"layout", "groups", "schedulingStrategy"},
     "roles": {
@@ -28,7 +28,7 @@ PLAIN = {
 
 
 def services(**drawn: Any) -> st.SearchStrategy[Manifest]:
-    """Services that can be planned without an error; the arguments are those of `_drawn`."""
+    """Return services that can be planned without an error; the arguments are those of `_drawn`."""
     return _drawn(**drawn).filter(lambda manifest: _plan(manifest) is not None)
 
 
@@ -46,12 +46,12 @@ def _drawn(
     """Return services of which most can be planned.
 
     Args:
-        routed: Whether they have a router, instead of none.
-        fields: The only fields of `spec` and `roles` that they have; all by default.
-        wanted: Whether to draw a service.
+        routed: Whether the services have a router.
+        fields: Fields of `spec` and `roles` to keep; all by default.
+        wanted: Predicate of the services to draw.
     """
 
-    def prepared(drawn: DrawnService) -> Manifest:
+    def prepare(drawn: DrawnService) -> Manifest:
         manifest = drawn.documents[0]
         spec = manifest["spec"]
         if not routed:
@@ -65,14 +65,14 @@ def _drawn(
         has_router = any(map(is_router, manifest["spec"]["roles"]))
         return has_router == routed and wanted(manifest)
 
-    return st.integers(0, 2**16).map(draw_service).filter(_is_whole).map(prepared).filter(is_drawn)
+    return st.integers(0, 2**16).map(draw_service).filter(_is_valid).map(prepare).filter(is_drawn)
 
 
 def is_router(role: Manifest) -> bool:
     return bool(role["componentType"] == "router")
 
 
-def types(manifest: Manifest) -> set[str]:
+def component_types(manifest: Manifest) -> set[str]:
     """Return the component types of a service's roles."""
     return {role["componentType"] for role in manifest["spec"]["roles"]}
 
@@ -84,7 +84,7 @@ def has_layout_per_role(manifest: Manifest) -> bool:
     return scaled or spec.get("layout") == "PerRole"
 
 
-def _is_whole(drawn: DrawnService) -> bool:
+def _is_valid(drawn: DrawnService) -> bool:
     return not any(feature.startswith("slip") for feature in drawn.features)
 
 

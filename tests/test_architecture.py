@@ -12,8 +12,7 @@ from package_code import FILES, PACKAGE, name, nodes, tree
 
 from fusioninfer_pulumi.engines.engine_commands import ENGINES
 
-#: The layers in their order, each with its packages in theirs: a package imports only itself and
-#: those before it.
+#: Layers and their packages, both in order: a package imports only itself and earlier packages.
 LAYERS = {
     "kube": ("generated", "extras", "kube", "findings", "rules", "schemas"),
     "api": ("api",),
@@ -29,7 +28,7 @@ LAYERS = {
 ORDER = tuple(package for packages in LAYERS.values() for package in packages)
 #: The packages that may import Pulumi.
 PULUMI = {"component", "provider", "cli/program"}
-#: The types of what constructors accept, generated from the models of `api`.
+#: Types of the mappings that constructors accept, generated from the models of `api`.
 DICTS = "generated/dicts.py"
 
 
@@ -39,7 +38,7 @@ def package(path: Path) -> str:
 
 @cache
 def imports(path: Path) -> frozenset[str]:
-    """Return every module that a file imports, at its top or inside of functions."""
+    """Return every module that a file imports, at its top or in functions."""
     names: set[str] = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):
@@ -66,9 +65,9 @@ def packages_of(path: Path) -> set[str]:
     return result
 
 
-def offenders(excess: Callable[[Path], set[str]]) -> dict[str, set[str]]:
-    """Return the excess of each file that has any."""
-    return {name(path): modules for path in FILES if (modules := excess(path))}
+def offenders(violations: Callable[[Path], set[str]]) -> dict[str, set[str]]:
+    """Return the files with violations."""
+    return {name(path): modules for path in FILES if (modules := violations(path))}
 
 
 def is_borrowed(path: Path, module: str) -> bool:
@@ -92,7 +91,7 @@ def test_source_files_are_found() -> None:
 
 
 def test_package_imports_only_earlier_packages() -> None:
-    def excess(path: Path) -> set[str]:
+    def violations(path: Path) -> set[str]:
         # The program runner collects the plans that components create.
         more = {"component"} if name(path).startswith("cli/program/") else set()
         if package(path) == "provider" or name(path) in ("cli/main.py", "cli/new_project.py"):
@@ -102,10 +101,10 @@ def test_package_imports_only_earlier_packages() -> None:
         above = ORDER[: ORDER.index(package(path)) + 1]
         return packages_of(path) - set(above) - more
 
-    assert offenders(excess) == {}
+    assert offenders(violations) == {}
 
 
-def test_map_lists_layers_and_packages_in_order() -> None:
+def test_architecture_page_lists_layers_and_packages_in_order() -> None:
     page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
     first, _, table = page.partition("| Layer |")
     assert f"```text\n{' ─ '.join(LAYERS)}\n" in first
@@ -122,9 +121,7 @@ def test_imports_have_no_cycles() -> None:
         ".".join(path.with_suffix("").parts[len(PACKAGE.parent.parts) :]): needed(path) & modules
         for path in FILES
     }
-    while free := {
-        module for module, needs in waiting.items() if not needs & waiting.keys()
-    }:
+    while free := {module for module, needs in waiting.items() if not needs & waiting.keys()}:
         waiting = {key: needs for key, needs in waiting.items() if key not in free}
     assert waiting == {}
 
@@ -147,7 +144,7 @@ def needed(path: Path) -> set[str]:
 
 
 def test_only_component_provider_and_the_program_runner_import_pulumi() -> None:
-    def excess(path: Path) -> set[str]:
+    def violations(path: Path) -> set[str]:
         if name(path) == DICTS:
             return set()  # for type checkers alone
         allowed = any(name(path).startswith(f"{home}/") for home in PULUMI)
@@ -155,15 +152,15 @@ def test_only_component_provider_and_the_program_runner_import_pulumi() -> None:
         forbidden = set() if allowed else {"pulumi", "google", "grpc"}
         return roots(path) & {"pulumi_kubernetes", *forbidden}
 
-    assert offenders(excess) == {}
+    assert offenders(violations) == {}
 
 
 def test_models_and_validation_stay_in_api_and_loading() -> None:
-    def excess(path: Path) -> set[str]:
+    def violations(path: Path) -> set[str]:
         allowed = package(path) in ("api", "loading")
         return set() if allowed else roots(path) & {"pydantic", "pydantic_core"}
 
-    assert offenders(excess) == {}
+    assert offenders(violations) == {}
 
 
 def test_modules_have_docstrings() -> None:
@@ -186,7 +183,7 @@ def test_only_engines_branches_on_the_name_of_an_engine() -> None:
         texts = {item.value for item in inside if isinstance(item, ast.Constant)}
         return {text for text in texts if isinstance(text, str)} & ENGINE_NAMES
 
-    def excess(path: Path) -> set[str]:
+    def violations(path: Path) -> set[str]:
         if package(path) == "engines":
             return set()
         compared = {text for node in nodes(path) for text in names_compared(node)}
@@ -194,10 +191,10 @@ def test_only_engines_branches_on_the_name_of_an_engine() -> None:
         of_one = {item for item in imports(path) for module in modules if item.startswith(module)}
         return compared | of_one
 
-    assert offenders(excess) == {}
+    assert offenders(violations) == {}
 
 
-def test_files_and_names_in_the_map_exist() -> None:
+def test_files_and_names_on_architecture_page_exist() -> None:
     root = PACKAGE.parent
     page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = re.findall(r"`([\w/]+\.py)(?:: ([\w`, ]+?))?`", page)

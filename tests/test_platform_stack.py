@@ -40,11 +40,7 @@ def rendered(capsys: pytest.CaptureFixture[str], folder: Path, stack: str) -> li
 def test_environments_differ_by_config_alone(capsys: pytest.CaptureFixture[str]) -> None:
     def lws(stack: str) -> list[str]:
         result = rendered(capsys, EXAMPLE, stack)
-        return [
-            item["metadata"]["name"]
-            for item in result
-            if item["kind"] == "LeaderWorkerSet"
-        ]
+        return [item["metadata"]["name"] for item in result if item["kind"] == "LeaderWorkerSet"]
 
     assert lws("dev") == ["chat-serve-0"]
     east = [
@@ -84,7 +80,7 @@ def test_all_violations_are_reported_at_once(
         "reasoning: image vllm/vllm-openai:v0.32.0 is not from registry.k8s.io/",
     ]
     for item in wanted:
-        assert f"policy: {item}" in expected
+        assert f"policy: {item}" in printed
 
 
 def test_picker_image_is_checked(capsys: pytest.CaptureFixture[str], copy: Path) -> None:

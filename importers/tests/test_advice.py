@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from json_schema import manifest_schema
-from mutations import JUNK, changed, places
+from mutations import JUNK, locations, replace_value
 
 from fusioninfer_importers.model import ImportedModel
 from importers.tests import kserve_samples, kthena_samples, modelplane_samples
@@ -85,8 +85,8 @@ def generate_inputs(system: str) -> Iterator[list[Manifest]]:
     draw = random.Random(1)
     for _ in range(40):
         documents = draw.choice(valid)
-        place = draw.choice([at for at in places(documents) if len(at) > 2])
-        yield changed(documents, place, draw.choice(JUNK))
+        place = draw.choice([at for at in locations(documents) if len(at) > 2])
+        yield replace_value(documents, place, draw.choice(JUNK))
 
 
 def find_our_fields(message: str, fields: set[str], system: str) -> list[str]:

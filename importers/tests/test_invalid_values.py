@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mutations import changed, mutants
+from mutations import mutants, replace_value
 from profiles import examples
 from rows import each_row
 
@@ -115,7 +115,7 @@ REJECTED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
 @each_row("case", REJECTED)
 def test_wrong_value_has_one_error(case: str) -> None:
     documents, at, value, line = REJECTED[case]
-    errors = reject(*changed(documents, at, value))
+    errors = reject(*replace_value(documents, at, value))
     assert [item for item in errors if item.startswith(line.partition(": must")[0])] == [line]
 
 

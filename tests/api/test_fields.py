@@ -16,8 +16,8 @@ from profiles import examples
 from rows import each_row
 from samples import (
     assert_one_line_errors,
-    can_be_written,
     container,
+    is_plain_data,
     nodes,
     prefill_decode,
     problems,
@@ -270,7 +270,7 @@ def test_mutated_service_is_rejected_or_renders(manifest: Any, seed: int) -> Non
         try:
             (args,) = load(broken)
             (plan,) = add_collision_findings([plan_service(args)])
-            assert all(can_be_written(item) for item in render(plan))
+            assert all(is_plain_data(item) for item in render(plan))
         except InvalidServiceError as rejected:
             assert_one_line_errors(rejected.findings)
         # The rest of a rejected document can be planned.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mutations import mutants
 from profiles import examples
 from rows import each_row
-from samples import Manifest, can_be_written, rendered
+from samples import Manifest, is_plain_data, rendered
 
 from fusioninfer_pulumi.findings import InvalidServiceError
 
@@ -25,7 +25,7 @@ def test_services_of_full_pods_are_valid(name: str) -> None:
 @examples(3)
 def test_typo_is_rejected_with_a_readable_error_or_renders(service: Manifest) -> None:
     assert_one_line_errors(expected := rejection(service))
-    assert expected or can_be_written(list(rendered(service)))
+    assert expected or is_plain_data(list(rendered(service)))
 
 
 def rejection(service: Manifest) -> InvalidServiceError | None:

@@ -43,7 +43,7 @@ def plan_text(plan: ServicePlan, objects: Iterable[dict[str, Any]] = ()) -> str:
     return file.getvalue()
 
 
-def between(old: dict[str, Any], new: dict[str, Any]) -> Difference:
+def diff(old: dict[str, Any], new: dict[str, Any]) -> Difference:
     """Return the difference between two services."""
     plans = plan_of(old), plan_of(new)
     return compare(*(list(render(plan)) for plan in plans), plans=([plans[0]], [plans[1]]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cli.printed import between, to_text
+from cli.printed import diff, to_text
 from rows import each_row
 from samples import container, nodes, plan_of, role, service, template
 
@@ -25,7 +25,7 @@ def changed(*names: str, role_fields: Manifest | None = None, **spec: Any) -> Di
         service(*(serving(name, tag, **(role_fields or {})) for name in names), **spec)
         for tag in ("v0.11.0", "v0.12.0")
     )
-    return between(old, new)
+    return diff(old, new)
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
@@ -43,15 +43,15 @@ def test_partition_that_is_lowered_is_a_difference(layout: str) -> None:
         service(serving("decode", "a"), rollout={"partition": lowest}, layout=layout)
         for lowest in (2, 0)
     )
-    actual = between(stream, free)
+    actual = diff(stream, free)
     assert actual
     assert actual.notes[-1].startswith("partition lowered for ")
     for printed in (to_text(actual), to_markdown(actual)):
         assert "partition lowered for" in printed
         assert ("objects: none changed" in printed) is (layout == "PerReplica")
         assert "no difference" not in printed
-    assert not between(stream, stream)
-    assert "partition lowered" not in "".join(between(free, stream).notes)
+    assert not diff(stream, stream)
+    assert "partition lowered" not in "".join(diff(free, stream).notes)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ LAYOUTS = ("PerReplica", "PerRole")
 @pytest.mark.parametrize("layouts", [LAYOUTS, LAYOUTS[::-1]])
 def test_change_of_the_layout_is_an_error(layouts: tuple[str, str]) -> None:
     extra = role("extra", replicas=0)
-    difference = between(*(service(serving("decode"), extra, layout=name) for name in layouts))
+    difference = diff(*(service(serving("decode"), extra, layout=name) for name in layouts))
     assert difference.notes[0].startswith(
         f"error: layout: {layouts[1]} cannot replace {layouts[0]} in a running role ("
     )
@@ -87,9 +87,9 @@ def test_change_of_the_layout_is_an_error(layouts: tuple[str, str]) -> None:
 def test_renamed_role_starts_before_the_old_one_stops(layouts: tuple[str, str]) -> None:
     old = service(serving("decode", gpus=2), layout=layouts[0])
     new = service(serving("serve", gpus=2), layout=layouts[1])
-    assert not [note for note in between(old, new).notes if "error" in note]
+    assert not [note for note in diff(old, new).notes if "error" in note]
     hasty = {**new, "spec": {**new["spec"], "wait": {"level": "None"}}}
-    first, *_ = between(old, hasty).notes
+    first, *_ = diff(old, hasty).notes
     assert first.startswith("error: wait.level: the old replicas (svc-decode")
 
 
@@ -108,9 +108,9 @@ def grouped(groups: int, replicas: int = 2, **more: Any) -> Manifest:
 
 
 def test_reason_does_not_repeat_the_replica_count() -> None:
-    printed = to_markdown(between(grouped(2), grouped(3, restartPolicy="None")))
+    printed = to_markdown(diff(grouped(2), grouped(3, restartPolicy="None")))
     assert "| a | 2 → 3 | 0-a-0, 1-a-0 | 2-a-0 | restart policy changed |" in printed
-    assert "| a | 2 → 3 | 2-a-0 | replicas 2 → 3 |" in to_markdown(between(grouped(2), grouped(3)))
+    assert "| a | 2 → 3 | 2-a-0 | replicas 2 → 3 |" in to_markdown(diff(grouped(2), grouped(3)))
 
 
 def scaled(replicas: int = 2, tag: str = "v0.11.0", *, autoscaled: bool = True) -> Manifest:
@@ -150,7 +150,7 @@ SCALED = "role serve: replicas 2 -> 3, nothing restarts"
 def test_diff_notes_replicas_that_an_autoscaler_sets(
     old: Manifest, new: Manifest, note: str, changed: list[str]
 ) -> None:
-    actual = between(old, new)
+    actual = diff(old, new)
     assert note in actual.notes
     assert [change.kind for change in actual.objects] == changed
     paths = [field.path for change in actual.objects for field in change.fields]
@@ -162,4 +162,4 @@ def test_diff_notes_replicas_that_an_autoscaler_sets(
 
 
 def test_unchanged_autoscaled_role_is_no_difference() -> None:
-    assert between(scaled(2), scaled(2)) == Difference()
+    assert diff(scaled(2), scaled(2)) == Difference()

@@ -1,4 +1,4 @@
-"""Runs Pulumi programs under mocks: an event loop and settings of each test's own."""
+"""Runs Pulumi programs with mocks; each test has its own event loop and settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pulumi
 import pytest
-from component.stacks import Stack, answering
+from component.stacks import Stack, create_stack
 from pulumi.runtime import mocks, resource, rpc, settings, stack
 from pulumi.runtime.proto.source_pb2 import StackTrace
 
@@ -27,7 +27,7 @@ STORIES = Path(__file__).parent.parent / "fixtures" / "inputs"
 
 @dataclass(frozen=True)
 class Registered:
-    """One resource as the SDK hands it to the engine."""
+    """A resource as the SDK registers it with the Pulumi engine."""
 
     urn: str
     request: Any
@@ -44,7 +44,7 @@ class Registered:
 
 @dataclass
 class Deployment:
-    """What one run of a program brought to the engine."""
+    """What one run of a program registered with the Pulumi engine."""
 
     registered: list[Registered] = field(default_factory=list)
     outputs: list[tuple[str, Any]] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Deployment:
 
     @property
     def children(self) -> list[Registered]:
-        """What the program made."""
+        """Resources that are not components."""
         return [item for item in self.registered if item.request.custom]
 
 
@@ -107,12 +107,12 @@ class _Monitor(mocks.MockMonitor):
 
 
 class Engine(pulumi.runtime.Mocks):
-    """An engine whose cluster answers what a test tells it to.
+    """A mock of the Pulumi engine, whose cluster has the objects that a test sets.
 
     Attributes:
         live: Outputs that the cluster adds to an object, by its Kubernetes name.
-        state: Resources of the stack when the last update ended, by URN; None where the engine
-            cannot tell.
+        state: Resources of the stack after the last update, by URN; None if the engine does not
+            report them.
     """
 
     def __init__(self) -> None:
@@ -133,28 +133,28 @@ class Engine(pulumi.runtime.Mocks):
         """Run a program as the engine would; a mapping that it returns is exported."""
         deployment = Deployment()
         monitor = _Monitor(self, deployment)
-        before = {name: getattr(settings.SETTINGS, name) for name in _SETTINGS}
-        # A program that failed leaves what it waited for, as for `pulumi.runtime.test`.
+        saved = {name: getattr(settings.SETTINGS, name) for name in _SETTINGS}
+        # A failed program leaves pending RPCs and outputs; `pulumi.runtime.test` clears them, too.
         settings.SETTINGS.rpc_manager.clear()
         settings.SETTINGS.outputs.clear()
         try:
             contextvars.copy_context().run(_run, self, monitor, deployment, program, preview)
         finally:
-            for name, value in before.items():
+            for name, value in saved.items():
                 setattr(settings.SETTINGS, name, None)
                 setattr(settings.SETTINGS, name, value)
         return deployment
 
 
 class _InlineExecutor(ThreadPoolExecutor):
-    """Calls at once: in threads, the mock monitor makes event loops that nobody closes."""
+    """Calls immediately; in threads, the mock monitor would leave event loops open."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as problem:  # noqa: BLE001  # whoever awaits it
-            future.set_exception(problem)
+        except Exception as error:  # noqa: BLE001  # raised where the future is awaited
+            future.set_exception(error)
         return future
 
 
@@ -168,7 +168,7 @@ def _run(
     program: Callable[[], Any],
     preview: bool,
 ) -> None:
-    expected = SimpleNamespace(
+    logger: Any = SimpleNamespace(
         debug=lambda _text: None,
         info=deployment.logged.append,
         warning=lambda text: deployment.logged.append(f"warning: {text}"),
@@ -176,14 +176,13 @@ def _run(
     )
 
     async def main() -> None:
-        logger: Any = expected
         pulumi.runtime.set_mocks(
             engine, project="app", stack="dev", preview=preview, logger=logger, monitor=monitor
         )
         await stack.run_pulumi_func(body)
-        # Messages and the root stack's own registration are tasks that nobody awaits.
-        while other_items := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.gather(*other_items)
+        # `run_pulumi_func` does not await the tasks of messages and of the stack's registration.
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.gather(*tasks)
         for name, value in deployment.made.items() if isinstance(deployment.made, Mapping) else ():
             output = pulumi.Output.from_input(value)
             known = await output.is_known()
@@ -222,12 +221,12 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 @pytest.fixture(name="stack")
 def _stack(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Stack:
-    return answering(engine, monkeypatch)
+    return create_stack(engine, monkeypatch)
 
 
 @pytest.fixture
 def story() -> Callable[[int], InferenceServiceArgs]:
-    """The design documents' user stories."""
+    """Load a user story of the design documents by its number."""
 
     def read(number: int) -> InferenceServiceArgs:
         (path,) = STORIES.glob(f"fusioninfer-story-{number}-*.yaml")

@@ -23,18 +23,18 @@ KINDS = {
 
 
 class Stack:
-    """A stack, its cluster, and what was seen of both.
+    """A stack with a fake cluster, and a record of its last run.
 
     Attributes:
         live: Objects by kind and name; a LeaderWorkerSet is ready two lists after it has changed.
-        broken: Images and services that never run.
-        down: What is down until it changes.
-        frozen: What keeps its spec, as Pulumi's `ignoreChanges` has it.
+        broken: Images and services whose replicas never become available.
+        down: LeaderWorkerSets that are unavailable until their spec changes.
+        frozen: LeaderWorkerSets that keep their spec, as with Pulumi's `ignoreChanges`.
         order: Names of LeaderWorkerSets and routes in the order in which they were registered.
         ready: Services with a ready replica when the route was registered.
-        lowest: The fewest replicas that were ever available, of those that existed before.
-        lists: How often the cluster was listed.
-        problem: What each list raises.
+        lowest: Minimum of available LeaderWorkerSets, of those that existed before the run.
+        lists: Number of list requests.
+        problem: Exception that each list request raises.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -57,14 +57,14 @@ class Stack:
         return {name: live for (kind, name), live in self.live.items() if kind == "LeaderWorkerSet"}
 
     def register(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Stores an object, as server-side apply does."""
+        """Store an object, as server-side apply does."""
         if "metadata" not in inputs:
             return dict(inputs)
         kind, name = inputs["kind"], inputs["metadata"]["name"]
         if kind in KINDS:
             self.order.append(name)
         if kind == "HTTPRoute":
-            self.ready = {_service(live) for n, live in self.lws.items() if self.up(n)}
+            self.ready = {_service_name(live) for n, live in self.lws.items() if self.up(n)}
         old = self.live.get((kind, name))
         spec = old["spec"] if old and name in self.frozen else inputs.get("spec")
         generation = old["metadata"]["generation"] if old else 0
@@ -83,21 +83,21 @@ class Stack:
     def up(self, name: str) -> bool:
         live = self.lws[name]
         pod = live["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-        runs = {pod["containers"][0]["image"], _service(live)}
+        runs = {pod["containers"][0]["image"], _service_name(live)}
         return name not in self.down and self.age[name] >= 2 and not runs & self.broken
 
     def all_up(self) -> bool:
         return all(map(self.up, self.lws))
 
     def list(self, service: str, kinds: Any) -> dict[str, Any]:
-        """Lists objects of a service; LeaderWorkerSets get on with every list."""
+        """List objects of a service; a LeaderWorkerSet is one list older each time."""
         self.lists += 1
         if self.problem is not None:
             raise self.problem
         self.lowest = min(self.lowest, sum(map(self.up, self.before & self.lws.keys())))
         listed = {}
         for (kind, name), live in self.live.items():
-            if kind not in {kind for _, kind in kinds} or service != _service(live):
+            if kind not in {kind for _, kind in kinds} or service != _service_name(live):
                 continue
             if kind == "LeaderWorkerSet":
                 self.age[name] += 1
@@ -111,12 +111,12 @@ class Stack:
         return listed
 
     def run(self, program: Any, services: tuple[str, ...], *, preview: bool = False) -> Any:
-        """Run a program with these services, and notes the state it leaves."""
+        """Run a program with these services, and save the state that it leaves."""
         self.order, self.lists, self.ready = [], 0, set()
         self.before = {*self.lws}
         self.lowest = len(self.before)
         before = self.engine.state or {}
-        # A component of an update that fails is in the state, without outputs where it is new.
+        # After a failed update, the state has the component too; a new one has no outputs.
         outputs: dict[str, Any] = {f"{COMPONENT}::{name}": {} for name in services}
         outputs |= {urn: item["outputs"] for urn, item in before.items() if "$" not in urn}
         try:
@@ -124,13 +124,13 @@ class Stack:
             result = {} if preview else dict(deployment.outputs)
             outputs = {f"{COMPONENT}::{urn.rpartition('::')[2]}": result[urn] for urn in result}
         finally:
-            self.note(services, outputs)
+            self.save_state(services, outputs)
         self.logged = deployment.logged
         return deployment
 
-    def note(self, services: tuple[str, ...], outputs: dict[str, Any]) -> None:
-        """Write the stack's state, without the objects of services that are gone."""
-        self.live = {key: live for key, live in self.live.items() if _service(live) in services}
+    def save_state(self, services: tuple[str, ...], outputs: dict[str, Any]) -> None:
+        """Set the stack's state, without the objects of deleted services."""
+        self.live = {k: live for k, live in self.live.items() if _service_name(live) in services}
         self.engine.state = {
             f"{COMPONENT}${KINDS[kind]}::{name}": {"outputs": copy.deepcopy(live)}
             for (kind, name), live in self.live.items()
@@ -138,21 +138,21 @@ class Stack:
         } | {urn: {"outputs": values} for urn, values in outputs.items()}
 
 
-def _service(live: Any) -> str:
+def _service_name(live: Any) -> str:
     return str(live["metadata"]["labels"][SERVICE])
 
 
-def answering(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
-    """Let the component's programs read the cluster of a new stack."""
+def create_stack(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
+    """Create a stack whose programs read its fake cluster."""
     stack = Stack(engine)
 
     async def kubeconfig(_: Any) -> tuple[None, None]:
         return None, None
 
-    async def explained(_: Any, service_name: str, names: Any) -> list[str]:
+    async def explain(_: Any, service_name: str, names: Any) -> list[str]:
         return [f"why of {', '.join(names)}"]
 
-    def listed(_: Any, namespace: str, *what: Any) -> dict[str, Any]:
+    def list_objects(_: Any, namespace: str, *what: Any) -> dict[str, Any]:
         assert namespace == "default"
         return stack.list(*what)
 
@@ -162,8 +162,8 @@ def answering(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(children, "is_pulumi_update", lambda: not pulumi.runtime.is_dry_run())
     monkeypatch.setattr(access, "read_kubeconfig", kubeconfig)
     monkeypatch.setattr(access, "KubernetesApi", lambda *_: FakeCluster())
-    monkeypatch.setattr(access, "list_objects", listed)
-    monkeypatch.setattr(update_run, "explain_failure", explained)
+    monkeypatch.setattr(access, "list_objects", list_objects)
+    monkeypatch.setattr(update_run, "explain_failure", explain)
     monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(state_machine, "ROLLING_PAUSE_SECONDS", 0.01)
     return stack

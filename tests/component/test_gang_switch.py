@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from running import changed, state_of
+from running import assert_edit_errors, state_of
 from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError, render
@@ -112,7 +112,7 @@ SERVICE = "rollout.strategy: Rolling would never end: "
 def test_joins_with_layout_per_replica(
     engine: Any, old: Any, new: Any, expected: list[str]
 ) -> None:
-    changed(engine, old, new, *expected)
+    assert_edit_errors(engine, old, new, *expected)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_joins_with_layout_per_replica(
     ],
 )  # fmt: skip
 def test_joins_below_partition(engine: Any, old: Any, new: Any, expected: list[str]) -> None:
-    changed(engine, old, new, *expected)
+    assert_edit_errors(engine, old, new, *expected)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_joins_below_partition(engine: Any, old: Any, new: Any, expected: list[s
     ],
 )
 def test_joins_with_layout_per_role(engine: Any, old: Any, new: Any, expected: list[str]) -> None:
-    changed(engine, service(old, **PER_ROLE), service(new, BIG, **PER_ROLE), *expected)
+    assert_edit_errors(engine, service(old, **PER_ROLE), service(new, BIG, **PER_ROLE), *expected)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_surge_replicas_join_gang(
 ) -> None:
     new = small(3, rollout={"maxSurge": surge})
     more = needs(small=minimum, big=1)
-    changed(
+    assert_edit_errors(
         engine,
         service(small(replicas), **PER_ROLE),
         service(new, BIG, **PER_ROLE, **more),
@@ -219,7 +219,7 @@ def test_joins_of_serving_groups(
         expected = [SERVICE + "small"]
     if layout == "PerRole" and "partition" in rollout:
         expected = [*expected, SERVICE + "small"]
-    changed(engine, old, new, *expected)
+    assert_edit_errors(engine, old, new, *expected)
 
 
 def test_unknown_stack_state_is_accepted(engine: Any) -> None:

@@ -30,8 +30,8 @@ def run(engine: Any, manifest: Manifest) -> Any:
     return result
 
 
-def after(deployment: Any, name: str) -> set[str]:
-    """Logical names of the objects that a set depends on."""
+def dependencies(deployment: Any, name: str) -> set[str]:
+    """Return logical names of the objects that a LeaderWorkerSet depends on."""
     urns = {item.urn: item.request.name for item in deployment.registered}
     return {urns[urn] for urn in deployment[name].request.dependencies}
 
@@ -49,8 +49,8 @@ def test_serving_groups_have_own_objects(engine: Any) -> None:
 
 def test_lws_depends_only_on_pod_group_of_its_group(engine: Any) -> None:
     result = run(engine, grouped(2))
-    assert after(result, "app-0-prefill-0") & {"app-0", "app-1"} == {"app-0"}
-    assert after(result, "app-1-decode-0") & {"app-0", "app-1"} == {"app-1"}
+    assert dependencies(result, "app-0-prefill-0") & {"app-0", "app-1"} == {"app-0"}
+    assert dependencies(result, "app-1-decode-0") & {"app-0", "app-1"} == {"app-1"}
 
 
 def test_groups_below_partition_ignore_template_changes(engine: Any) -> None:

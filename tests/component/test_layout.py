@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from recorded import LWS, recorded, urn
 from rows import each_row
 from samples import nodes, plan_of, prefill_decode, role, service
+from state_entries import LWS, lws_entry, urn
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
 from fusioninfer_pulumi.component.children import build_lws_options
@@ -88,10 +88,10 @@ def test_status_counts_replicas_of_lws(seen: Any, ready: int, phase: str, active
 
 
 PER_REPLICA_STATE = {
-    urn(f"svc-inference-{index}"): recorded(f"svc-inference-{index}", index=str(index))
+    urn(f"svc-inference-{index}"): lws_entry(f"svc-inference-{index}", index=str(index))
     for index in range(5)
 }
-PER_ROLE_STATE = {urn("svc-inference"): recorded("svc-inference")}
+PER_ROLE_STATE = {urn("svc-inference"): lws_entry("svc-inference")}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_renamed_role_can_change_layout(engine: Any, state: Any, layout: str) ->
     with pytest.raises(InvalidServiceError, match=r"wait\.level: the old replicas \(svc-inference"):
         made(engine, service(renamed, layout=layout, wait={"level": "Scheduled"}))
     # The role that keeps its name is the one that is named.
-    engine.state = {**state, urn("svc-a-0"): recorded("svc-a-0")}
+    engine.state = {**state, urn("svc-a-0"): lws_entry("svc-a-0")}
     with pytest.raises(InvalidServiceError, match="in a running role"):
         made(engine, service(renamed, role(), layout=layout))
 
@@ -157,16 +157,16 @@ def test_role_named_like_old_replica_is_rejected(engine: Any) -> None:
     [
         None,
         {},
-        {urn("svc-inference-wait", f"{LWS}Patch"): recorded("svc-inference")},
+        {urn("svc-inference-wait", f"{LWS}Patch"): lws_entry("svc-inference")},
         # Another service, or another component that has the same one in another cluster.
-        {urn("svc-inference"): recorded("svc-inference", owner="other")},
-        {urn("west-inference"): recorded("svc-inference")},
-        {urn("svc-west-inference"): recorded("svc-inference")},
-        {urn("svc-inference"): recorded("svc-inference", namespace="other")},
+        {urn("svc-inference"): lws_entry("svc-inference", owner="other")},
+        {urn("west-inference"): lws_entry("svc-inference")},
+        {urn("svc-west-inference"): lws_entry("svc-inference")},
+        {urn("svc-inference"): lws_entry("svc-inference", namespace="other")},
         # A set that somebody else made, and one of which the engine knows nothing yet.
         {urn("svc-inference"): {"type": LWS, "outputs": {"metadata": {"name": "x"}}}},
         {urn("svc-inference"): {"type": LWS, "outputs": {}}},
-        {urn("svc-inference", "kubernetes:core/v1:Service"): recorded("svc-inference")},
+        {urn("svc-inference", "kubernetes:core/v1:Service"): lws_entry("svc-inference")},
     ],
 )
 def test_unrelated_stack_resources_are_ignored(engine: Any, state: Any) -> None:

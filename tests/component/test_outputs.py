@@ -10,8 +10,8 @@ import pytest
 from google.protobuf import json_format
 from pulumi.runtime import rpc
 from pulumi_kubernetes.core.v1 import Namespace, Secret
-from recorded import recorded, urn
 from samples import container, role, template
+from state_entries import lws_entry, urn
 
 from fusioninfer_pulumi import InferenceService, InferenceServiceArgs, Severity
 
@@ -231,7 +231,7 @@ def test_preview_of_new_generation_has_unknown_status(engine: Any) -> None:
     for generation in (0, 2):
         metadata = {"name": "svc-inference-0", "generation": generation, "uid": ""}
         engine.live["svc-inference-0"] = {"metadata": metadata, **live()}
-        engine.state = {urn("svc-inference-0"): recorded("svc-inference-0", index="0")}
+        engine.state = {urn("svc-inference-0"): lws_entry("svc-inference-0", index="0")}
         deployment = engine.run(lambda: exports(InferenceService("svc", args())), preview=True)
         assert (deployment.exports["status"] is ...) == (generation == 2)
         assert dict(deployment.outputs)[deployment.component.urn]["observed"] is ...

@@ -6,8 +6,8 @@ from typing import Any
 
 import pulumi
 import pytest
-from recorded import LWS, recorded, urn
 from samples import nodes, plan_of, role, service
+from state_entries import LWS, lws_entry, urn
 
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component.stack_state import find_stack_lws, read_observed
@@ -21,7 +21,7 @@ def held(
     result = {}
     for index in indices:
         lws_name = f"{name}-inference-{index}"
-        one = recorded(lws_name, index=str(index), owner=name, namespace=namespace)
+        one = lws_entry(lws_name, index=str(index), owner=name, namespace=namespace)
         result[urn(f"{logical}-inference-{index}")] = one
     return result
 
@@ -55,7 +55,7 @@ def found(engine: Any, state: Any, *, preview: bool = False) -> Any:
         (held(0, 1, 2, name="old"), {0, 1, 2}),
         (
             {
-                f"urn:pulumi:dev::app::{LWS}::any": recorded("svc-inference-2"),
+                f"urn:pulumi:dev::app::{LWS}::any": lws_entry("svc-inference-2"),
                 **held(0, 1),
             },
             {0, 1, 2},
@@ -63,17 +63,17 @@ def found(engine: Any, state: Any, *, preview: bool = False) -> Any:
         # Of another namespace, another service, another component that is there beside this one:
         # nothing of ours.
         (held(0, 1, 2, logical="old", namespace="other"), set()),
-        ({urn("x"): recorded("svc-inference-0", owner="other"), **held(1, 2)}, {1, 2}),
+        ({urn("x"): lws_entry("svc-inference-0", owner="other"), **held(1, 2)}, {1, 2}),
         (
             {component("svc"): {}, component("west"): {}, **held(0, logical="west"), **held(1, 2)},
             {1, 2},
         ),
         # A rename that was interrupted after its component, and a set that had no label of ours.
         ({component("svc"): {}, **held(0, 1, 2, logical="old")}, {0, 1, 2}),
-        ({urn("x"): recorded("svc-inference-0", owner=None), **held(1, 2)}, {0, 1, 2}),
+        ({urn("x"): lws_entry("svc-inference-0", owner=None), **held(1, 2)}, {0, 1, 2}),
         # What the engine does not know yet, and what it keeps secret.
         ({urn("svc-inference-2"): {"type": LWS, "outputs": {}}, **held(0, 1)}, {0, 1, 2}),
-        ({**held(0, 1), urn("x"): recorded({**SECRET, "value": "svc-inference-2"})}, {0, 1, 2}),
+        ({**held(0, 1), urn("x"): lws_entry({**SECRET, "value": "svc-inference-2"})}, {0, 1, 2}),
         (
             {urn("x"): {"outputs": {"metadata": {**SECRET, "value": {"name": "svc-inference-0"}}}}},
             {0},

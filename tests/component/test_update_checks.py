@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from recorded import recorded, urn
-from running import changed
+from running import assert_edit_errors
 from samples import nodes, of_kind, plan_of, rendered, role, service
+from state_entries import lws_entry, urn
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
 from fusioninfer_pulumi.cli.diff import compare
@@ -21,7 +21,7 @@ GROUPS = {"groups": 2, "rollout": {"level": "Group"}}
 def held(policy: Any, count: int = 2, name: str = "svc-inference-{}") -> dict[str, Any]:
     result = {}
     for index in range(count):
-        one = recorded(name.format(index), index=str(index))
+        one = lws_entry(name.format(index), index=str(index))
         template = {"workerTemplate": {"spec": {}}, "subGroupPolicy": policy}
         one["outputs"]["spec"] = {"leaderWorkerTemplate": template}
         result[urn(name.format(index))] = one
@@ -76,7 +76,7 @@ def test_replacement_with_downtime_deletes_first(
         (held(None), SIZE_2, {"rollout": {"partition": 1}}),
         # Another name, and a template that is not known.
         (held(None, name="old-inference-{}"), SIZE_2, {}),
-        ({urn("svc-inference-0"): recorded("svc-inference-0", index="0")}, SIZE_2, {}),
+        ({urn("svc-inference-0"): lws_entry("svc-inference-0", index="0")}, SIZE_2, {}),
         (held(None, 2, "svc-{}-inference-0"), SIZE_2, {**GROUPS, "rollout": {
             "level": "Group", "maxUnavailable": 2}}),
     ],
@@ -138,7 +138,7 @@ def test_component_and_diff_agree(
         for item in (before, after)
     )
     expected = ["roles[0].subGroupPolicy: LeaderWorkerSet cannot change it"] if differ else []
-    changed(engine, old, new, *expected)
+    assert_edit_errors(engine, old, new, *expected)
     result = compare(rendered(old), rendered(new))
     actions = {change.action for change in result.objects}
     assert actions == ({"replaced"} if differ else set())

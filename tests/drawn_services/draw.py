@@ -24,31 +24,31 @@ class Draw:
         self.features = features
 
     def of(self, name: str) -> Draw:
-        """Returns the stream of a feature."""
+        """Return the stream of a feature."""
         return Draw(f"{self._name}/{name}", self.features)
 
     def chance(self, share: float) -> bool:
         return self._next() < share
 
     def whole(self, low: int, high: int) -> int:
-        """Chooses a number; both ends are possible."""
+        """Return a number from `low` to `high`, both included."""
         return low + int(self._next() * (high - low + 1))
 
     def one(self, *options: T) -> T:
         return options[self.whole(0, len(options) - 1)]
 
     def some(self, options: Iterable[T], share: float = 0.5) -> list[T]:
-        """Chooses each option with the same chance; keeps their order."""
+        """Choose each option with the probability `share`, in their order."""
         return [option for option in options if self.chance(share)]
 
     def option(self, feature: str, options: Mapping[str, T]) -> T:
-        """Chooses a named option and notes it as `feature: name`."""
+        """Choose a named option, and record it in `features` as `feature: name`."""
         name = self.one(*options)
         self.features.add(f"{feature}: {name}")
         return options[name]
 
     def fields(self, share: float = 0.4, **values: Any) -> dict[str, Any]:
-        """Keeps each field with the same chance; chooses among the values of a tuple."""
+        """Keep each field with the probability `share`; choose one value of a tuple."""
         return {
             key: self.one(*value) if isinstance(value, tuple) else value
             for key, value in values.items()

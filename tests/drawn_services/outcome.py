@@ -1,4 +1,4 @@
-"""What the package makes of documents, as its command line says it."""
+"""Output of the command line for documents."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _RULE_ID = re.compile(r" \[[a-z0-9]+(-[a-z0-9]+)*\]$")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `render` and `plan` say.
+    """Output of `render` and `plan`.
 
     Attributes:
         status: Exit status of `render`.
         objects: Its output.
-        findings: Errors and warnings of `render` and, where nothing was rejected, all findings of
+        findings: Errors and warnings of `render` and, if nothing was rejected, all findings of
             `plan`; without rule ids.
-        plans: What else `plan` says, none where the input was rejected.
+        plans: The rest of the output of `plan`; empty if the input was rejected.
     """
 
     status: int
@@ -71,7 +71,7 @@ class _Input:
 
 def _run(arguments: list[str], documents: Sequence[Manifest]) -> tuple[int, str, str]:
     out, err, standard = io.StringIO(), io.StringIO(), sys.stdin
-    sys.stdin = _Input(documents)  # all of it that commands read
+    sys.stdin = _Input(documents)  # commands read only its buffer
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = main(arguments)

@@ -72,8 +72,8 @@ def read(*words: str) -> Script:
 )  # fmt: skip
 def test_engine_call_is_found(script: str, call: str, may_exec: bool) -> None:
     result = read(script).calls
-    assert [script[call_.start : call_.end] for call_ in result] == [call]
-    assert [call_.can_exec for call_ in result] == [may_exec]
+    assert [script[item.start : item.end] for item in result] == [call]
+    assert [item.can_exec for item in result] == [may_exec]
 
 
 @each_row(

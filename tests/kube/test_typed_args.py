@@ -29,8 +29,8 @@ def properties() -> dict[str, tuple[str, str]]:
         if kind in seen:
             continue
         seen.add(kind)
-        module: Any = getattr(core, kind, None) or getattr(meta, kind)
-        for python, member in vars(module).items():
+        args_class: Any = getattr(core, kind, None) or getattr(meta, kind)
+        for python, member in vars(args_class).items():
             if isinstance(member, property) and hasattr(member.fget, "_pulumi_name"):
                 returned = str(member.fget.__annotations__["return"])
                 earlier = result.get(python, ("", ""))[1]

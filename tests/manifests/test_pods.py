@@ -37,10 +37,10 @@ METADATA = {"labels": {"team": "a"}, "annotations": {"note": "b"}}
 
 
 def body(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the leaderWorkerTemplate of the only set of a manifest."""
+    """Return the leaderWorkerTemplate of the only LeaderWorkerSet of a manifest."""
     (only,) = (item for item in rendered(manifest) if item["kind"] == "LeaderWorkerSet")
-    findings: dict[str, Any] = only["spec"]["leaderWorkerTemplate"]
-    return findings
+    result: dict[str, Any] = only["spec"]["leaderWorkerTemplate"]
+    return result
 
 
 def loose(**fields: Any) -> dict[str, Any]:
@@ -145,9 +145,9 @@ def test_serving_pods_shut_down_gracefully_unless_configured(
     built = body(loose(template=template, multinode=nodes(count)))
     for key in ("leaderTemplate", "workerTemplate")[2 - count :]:
         spec = built[key]["spec"]
-        (findings,) = spec["containers"]
+        (main,) = spec["containers"]
         value = fields.get("lifecycle") if key == "leaderTemplate" or count == 1 else None
-        assert findings.get("lifecycle") == (PAUSE if paused else value)
+        assert main.get("lifecycle") == (PAUSE if paused else value)
         assert spec.get("terminationGracePeriodSeconds") == ((seconds or 80) if paused else seconds)
 
 
@@ -160,8 +160,8 @@ def test_grace_period_covers_the_shutdown_timeout(timeout: str, worker: int, gra
     pauses = {"leaderTemplate": 20, "workerTemplate": worker}
     for key, seconds in pauses.items():
         spec = built[key]["spec"]
-        (findings,) = spec["containers"]
-        hook = findings["lifecycle"]["preStop"]["exec"]["command"]
+        (main,) = spec["containers"]
+        hook = main["lifecycle"]["preStop"]["exec"]["command"]
         assert hook == ["/bin/sh", "-c", f"sleep {seconds}"]
         assert spec["terminationGracePeriodSeconds"] == grace
 

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import event, given
 from profiles import examples
 from samples import of_kind
-from strategies import PLAIN, has_layout_per_role, services, shuffled, types
+from strategies import PLAIN, component_types, has_layout_per_role, services, shuffled
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.kube.object_names import leader_worker_set_limit
@@ -66,7 +66,7 @@ def roles(manifest: Manifest) -> Iterator[tuple[Manifest, int, int]]:
 def is_gang(manifest: Manifest) -> bool:
     mode = gang_policy(manifest).get("mode", "Auto")
     several = any(nodes > 1 for _, _, nodes in roles(manifest))
-    pair = {"prefiller", "decoder"} <= types(manifest)
+    pair = {"prefiller", "decoder"} <= component_types(manifest)
     return mode in ("On", True) or (mode == "Auto" and (several or pair))
 
 
@@ -258,7 +258,7 @@ def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool, trimmed: 
 def test_service_selects_exactly_the_entry_pods(manifest: Manifest) -> None:
     plan, objects = built(manifest)
     (entry,) = of_kind(objects, "Service")
-    paired = {"prefiller", "decoder"} <= types(manifest)
+    paired = {"prefiller", "decoder"} <= component_types(manifest)
     for name, leads, pod in pods(objects):
         labels = pod["metadata"]["labels"]
         decodes = labels[f"{PREFIX}component-type"] == "decoder"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rows import each_row
-from samples import container, nodes, on, prefill_decode, rendered, role, service, template
+from samples import container, nodes, on_port, prefill_decode, rendered, role, service, template
 
 TYPE = "fusioninfer.io/component-type"
 ONLY_LEADERS = {
@@ -45,6 +45,6 @@ def test_service_selects_serving_leaders(
 
 def test_service_port_is_that_of_the_serving_roles() -> None:
     decoders = template(container(args=["--model", "m", "--port", "9000"]))
-    built = spec(prefill_decode({"template": on(7000)}, {"template": decoders}))
+    built = spec(prefill_decode({"template": on_port(7000)}, {"template": decoders}))
     assert built["ports"] == [{"name": "http", "port": 9000, "targetPort": 9000, "protocol": "TCP"}]
     assert built["type"] == "ClusterIP"

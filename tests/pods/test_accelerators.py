@@ -12,7 +12,7 @@ from fusioninfer_pulumi.kube.resource_requests import suggest_accelerator
 
 SERVING = "roles[0].template.spec.containers[0]"
 MISSING = "accelerators-not-requested"
-SLIP = "unknown-resource"
+TYPO = "unknown-resource"
 
 
 def engine(limits: Any = None, **more: Any) -> Manifest:
@@ -20,7 +20,7 @@ def engine(limits: Any = None, **more: Any) -> Manifest:
     return container(**value)
 
 
-def found(*containers: Any, rule: str = MISSING, **spec: Any) -> list[tuple[str, str]]:
+def findings_of(*containers: Any, rule: str = MISSING, **spec: Any) -> list[tuple[str, str]]:
     manifest = service(role(template=template(*containers, **spec)))
     return [item for item in rules(manifest) if item[0] == rule]
 
@@ -29,7 +29,7 @@ NVIDIA, TPU, GAUDI = "nvidia.com/gpu", "google.com/tpu", "habana.ai/gaudi"
 
 
 @each_row(
-    ("written", "meant"),
+    ("typo", "meant"),
     [
         *(
             (name, NVIDIA)
@@ -45,17 +45,17 @@ NVIDIA, TPU, GAUDI = "nvidia.com/gpu", "google.com/tpu", "habana.ai/gaudi"
         ("gpu.intel.com/i951", "gpu.intel.com/i915"),
     ],
 )  # fmt: skip
-def test_misspelt_resource_suggests_closest_name(written: str, meant: str) -> None:
-    assert suggest_accelerator(written) == meant
-    (finding,) = found(engine({written: 1}), rule=SLIP)
+def test_unknown_resource_suggests_closest_name(typo: str, meant: str) -> None:
+    assert suggest_accelerator(typo) == meant
+    (finding,) = findings_of(engine({typo: 1}), rule=TYPO)
     assert finding[1].startswith(f"{SERVING}.resources.limits")
-    # One finding for one slip.
-    assert found(engine({written: 1})) == []
-    manifest = service(role(template=template(engine({written: 1}))))
+    # The typo has no second finding.
+    assert findings_of(engine({typo: 1})) == []
+    manifest = service(role(template=template(engine({typo: 1}))))
     # In the plural or in another case it is the same device.
-    same = written.lower().removesuffix("s") == meant.lower().removesuffix("s")
-    severity = Severity.WARNING if "/" in written and not same else Severity.ERROR
-    assert SLIP in dict(rules(manifest, severity))
+    same = typo.lower().removesuffix("s") == meant.lower().removesuffix("s")
+    severity = Severity.WARNING if "/" in typo and not same else Severity.ERROR
+    assert TYPO in dict(rules(manifest, severity))
 
 
 @each_row(

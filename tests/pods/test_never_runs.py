@@ -28,7 +28,7 @@ REJECTED: list[tuple[Sequence[str], str]] = [
 ]  # fmt: skip
 
 #: Arguments like those that vLLM takes.
-TAKEN: list[Sequence[str]] = [
+ACCEPTED: list[Sequence[str]] = [
     ["--kv-transfer-config", ('{"kv_connector": "Mine", "kv_role": "kv_both", '
      '"kv_connector_module_path": "my.module"}')],
     ["--kv-transfer-config", '{"kv_connector": "NixlConnectorOfMine", "kv_role": "kv_both"}'],
@@ -43,7 +43,7 @@ def test_arguments_that_cannot_work_are_reported(arguments: list[str], rule: str
     assert rule in rules(limits, args=["--model", "m", *arguments])
 
 
-@each_row("arguments", TAKEN)
+@each_row("arguments", ACCEPTED)
 def test_similar_arguments_are_accepted(arguments: list[str]) -> None:
     result = rules(args=["--model", "m", *arguments])
     assert not result & {rule for _, rule in REJECTED}

@@ -18,15 +18,15 @@ SIZED = container(gpus=4, args=["--model", "m", "--tensor-parallel-size", "4"])
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The arguments of each container whose command line is read."""
-    findings: list[Any] = []
+    arguments: list[Any] = []
     real = engine_commands._read
 
-    def counted(kept: Mapping[str, Any]) -> Any:
-        findings.append(kept.get("args"))
-        return real(kept)
+    def count_read(spec: Mapping[str, Any]) -> Any:
+        arguments.append(spec.get("args"))
+        return real(spec)
 
-    monkeypatch.setattr(engine_commands, "_read", counted)
-    return findings
+    monkeypatch.setattr(engine_commands, "_read", count_read)
+    return arguments
 
 
 def test_command_line_of_a_role_is_read_once(read: list[Any]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 from routed import pair, routed
-from samples import Manifest, assert_one_line_errors, can_be_written, problems
+from samples import Manifest, assert_one_line_errors, is_plain_data, problems
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
@@ -115,7 +115,7 @@ def judged(manifest: Manifest) -> bool:
     assert plan.routing is not None
     find_endpoint(plan.routing)
     assert objects
-    assert all(can_be_written(item) for item in objects)
+    assert all(is_plain_data(item) for item in objects)
     return True
 
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from profiles import examples
 from samples import Manifest, plan_of
-from strategies import plans, services, types
+from strategies import component_types, plans, services
 
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.plan.service_objects import render
@@ -63,7 +63,7 @@ def routed_plans(pairs: bool = False) -> st.SearchStrategy[ServicePlan]:
     def is_wanted(manifest: Manifest) -> bool:
         # A complete configuration alone decides which pods are reached.
         fields = "endpointPickerConfig" in str(manifest)
-        return not fields and (not pairs or {"prefiller", "decoder"} <= types(manifest))
+        return not fields and (not pairs or {"prefiller", "decoder"} <= component_types(manifest))
 
     return plans(routed=True, wanted=is_wanted).filter(lambda plan: plan.picker is not None)
 

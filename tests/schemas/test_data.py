@@ -16,8 +16,8 @@ def test_schemas_are_of_the_pinned_versions() -> None:
     for module, version in expected.items():
         required = re.compile(rf"^\s*(?:require )?{re.escape(module)} (\S+)", re.MULTILINE)
         pinned = {
-            findings[1]
+            match[1]
             for file in (ROOT / "e2e" / "tools").glob("*/go.mod")
-            for findings in required.finditer(file.read_text(encoding="utf-8"))
+            for match in required.finditer(file.read_text(encoding="utf-8"))
         }
         assert version in pinned, f"{module} {version}: run python tools/schemas.py"

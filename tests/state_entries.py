@@ -1,4 +1,4 @@
-"""The state of a stack as Pulumi reports it: LeaderWorkerSets of components."""
+"""LeaderWorkerSets of components in a stack's state, as Pulumi reports it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ def urn(logical: str, kind: str = LWS) -> str:
     return f"urn:pulumi:dev::app::fusioninfer:index:InferenceService${kind}::{logical}"
 
 
-def recorded(
+def lws_entry(
     name: Any, *, index: str | None = None, owner: str | None = "svc", namespace: str = ""
 ) -> dict[str, Any]:
-    fields = {"fusioninfer.io/service": owner, "fusioninfer.io/role-name": "inference"}
+    labels = {"fusioninfer.io/service": owner, "fusioninfer.io/role-name": "inference"}
     if owner is None:
-        fields = {}
+        labels = {}
     if index is not None:
-        fields["fusioninfer.io/replica-index"] = index
+        labels["fusioninfer.io/replica-index"] = index
     where = {"namespace": namespace} if namespace else {}
-    return {"type": LWS, "outputs": {"metadata": {"name": name, **where, "labels": fields}}}
+    return {"type": LWS, "outputs": {"metadata": {"name": name, **where, "labels": labels}}}
