@@ -38,7 +38,7 @@ def render_objects(plan: ServicePlan) -> list[Object]:
     return list(render(plan))
 
 
-def security_objects(file: str) -> list[Object]:
+def read_page_objects(file: str) -> list[Object]:
     """Return the objects of a file on the how-to pages on security."""
     (text,) = [
         block.text
@@ -75,7 +75,7 @@ def run_command(
 
 
 @functools.cache
-def example_objects(name: str) -> list[Object]:
+def render_example(name: str) -> list[Object]:
     """Return the objects that `render` prints for a program of `examples/`."""
     done = run_command("render", "--output", "json", ROOT / "examples" / name)
     assert done.returncode == 0, done.stderr

@@ -61,7 +61,7 @@ class LiveService:
         counts.update(get_task(pod) for pod in self.pods() if pod["spec"].get("nodeName"))
         return dict(counts)
 
-    def identities(self, *tasks: str) -> dict[str, str]:
+    def read_uids(self, *tasks: str) -> dict[str, str]:
         """Return the UIDs of pods of some or all replicas. Restarting a pod changes its UID."""
         return {
             pod["metadata"]["name"]: pod["metadata"]["uid"]

@@ -113,9 +113,8 @@ def schedule(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
 
 
 def _schedule(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound]:
-    plans = {
-        name: inputs.build_plan(pin_to_nodes(case.service, name)) for name, case in cases.items()
-    }
+    pinned = {name: pin_to_nodes(case.service, name) for name, case in cases.items()}
+    plans = {name: inputs.build_plan(service) for name, service in pinned.items()}
 
     def create_objects(name: str) -> list[Object]:
         objects = inputs.with_namespace(inputs.render_objects(plans[name]), namespace)

@@ -48,7 +48,6 @@ def defer(*documents: Object) -> Build:
 
 
 def drop_experimental(item: Object) -> Object:
-    """Remove fields of the experimental channel."""
     if not item["apiVersion"].startswith("gateway.networking.k8s.io/"):
         return item
     return {**item, "spec": {k: v for k, v in item["spec"].items() if k not in EXPERIMENTAL}}
@@ -111,11 +110,8 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, dry_run_ns: str, build
     plans = [plan.in_namespace(dry_run_ns) for plan in build()]
     # Replicas of a role differ only in names.
     dry_runs = [item for plan in plans for item in list_dry_run_objects(plan)]
-    assert_accepted(
-        cluster,
-        dry_run_ns,
-        [drop_experimental(item.manifest) for item in dry_runs if not item.template],
-    )
+    objects = [drop_experimental(item.manifest) for item in dry_runs if not item.template]
+    assert_accepted(cluster, dry_run_ns, objects)
     # The server validates pods, but hardly the templates of LeaderWorkerSets.
     api = KubernetesApi(str(cluster.kubeconfig), None)
     pods = [item for item in dry_runs if item.template]
@@ -130,7 +126,7 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, dry_run_ns: str, build
 def test_objects_of_examples_are_accepted_unchanged(
     cluster: Cluster, dry_run_ns: str, name: str
 ) -> None:
-    assert_accepted(cluster, dry_run_ns, inputs.example_objects(name))
+    assert_accepted(cluster, dry_run_ns, inputs.render_example(name))
 
 
 def assert_accepted(cluster: Cluster, namespace: str, objects: list[Object]) -> None:

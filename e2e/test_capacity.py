@@ -16,10 +16,9 @@ BATCH = 50
 """Number of cases that run at once."""
 
 STORY = inputs.prefill_decode()
-PARTIAL = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1})
-LOWEST_ORDINALS = inputs.prefill_decode(
-    minimum={"prefill": 1, "decode": 1}, required="LowestOrdinals"
-)
+MINIMUM = {"prefill": 1, "decode": 1}
+PARTIAL = inputs.prefill_decode(minimum=MINIMUM)
+LOWEST_ORDINALS = inputs.prefill_decode(minimum=MINIMUM, required="LowestOrdinals")
 MEASURED = {
     # Bound pods of prefill-0, decode-0 and decode-1 by number of accelerators.
     "literal": {80: (2, 4, 4), 64: (0, 0, 0), 48: (0, 0, 0), 32: (0, 0, 0), 16: (0, 0, 0)},

@@ -54,7 +54,7 @@ def test_evictions_take_down_one_replica_at_a_time(
     cluster.add_nodes(8)
     live.apply()
     wait_for_budget(live, "svc-inference", 1, 3 * nodes)
-    before = live.identities("inference-0")
+    before = live.read_uids("inference-0")
 
     assert evict(live, "inference-0", worker=worker)
     for name in ("inference-1", "inference-2"):
@@ -63,7 +63,7 @@ def test_evictions_take_down_one_replica_at_a_time(
 
     # All pods of the replica are replaced, and then the next eviction is allowed.
     def is_replaced() -> bool:
-        now = live.identities("inference-0")
+        now = live.read_uids("inference-0")
         return len(now) == nodes and not set(now.values()) & set(before.values())
 
     cluster.wait(is_replaced, 90, lambda: (live.count_bound(), before))

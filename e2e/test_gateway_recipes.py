@@ -12,7 +12,7 @@ import yaml
 from e2e import checks, inputs
 from e2e.catalog import manifests, tool
 from e2e.harness import ApiError, Cluster, Object
-from e2e.inputs import security_objects
+from e2e.inputs import read_page_objects
 from fusioninfer_pulumi import load, plan_service, render
 
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
@@ -23,7 +23,7 @@ GATEWAYS: dict[str, dict[str, list[str]]] = yaml.safe_load(
 
 
 def render_service(implementation: str) -> list[Object]:
-    (service,) = security_objects("qwen.yaml")
+    (service,) = read_page_objects("qwen.yaml")
     service["spec"]["roles"][0]["gateway"]["implementation"] = implementation
     (args,) = load(service)
     return list(render(plan_service(args)))
@@ -77,7 +77,7 @@ def list_cases() -> Iterator[Any]:
 def test_objects_for_gateways_are_accepted(
     cluster: Cluster, namespace: str, file: str, name: str
 ) -> None:
-    objects = security_objects(file) if file else render_service(name)
+    objects = read_page_objects(file) if file else render_service(name)
     sent = [manifest for manifest in objects if file or manifest["kind"] == "DestinationRule"]
     assert sent
     for manifest in inputs.with_namespace(sent, namespace):

@@ -66,7 +66,7 @@ def test_changed_gang_binds_expected_pods(
     service.wait_bound(bound)
     group = (service.pod_group() or {})["spec"]
     for action, argument, missing in case.steps:
-        before, pods = bound, {task: service.identities(task) for task in bound}
+        before, pods = bound, {task: service.read_uids(task) for task in bound}
         if action == "lose":
             lost = next(pod for pod in service.pods() if get_task(pod) == argument)
             cluster.remove_nodes([str(lost["spec"]["nodeName"])])
@@ -92,6 +92,6 @@ def test_changed_gang_binds_expected_pods(
         service.wait_bound(bound)
         for task in before.keys() & bound.keys():
             if before[task] and bound[task] and task != argument:
-                assert service.identities(task) == pods[task], (action, task)
+                assert service.read_uids(task) == pods[task], (action, task)
     if minimum is not None and minimum == case.minimum:
         assert (service.pod_group() or {})["spec"] == group

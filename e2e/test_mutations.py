@@ -33,13 +33,10 @@ from tests.mutations import Path as Place
 Manifest = dict[str, Any]
 
 MUTANTS = 500
-BASES, RARE_FIELDS = (
-    Path(__file__).with_name(f"{name}.yaml") for name in ("mutation_bases", "rare_pod_fields")
-)
+BASES = Path(__file__).with_name("mutation_bases.yaml")
+RARE_FIELDS = Path(__file__).with_name("rare_pod_fields.yaml")
 #: Spec fields that contain pod fields.
-_POD_FIELDS = frozenset(
-    {"template", "leaderTemplate", "workerTemplate", "fetcher", "endpointPicker"}
-)
+_HAS_PODS = frozenset({"template", "leaderTemplate", "workerTemplate", "fetcher", "endpointPicker"})
 #: Whether a mapping can have the rare fields of a kind.
 _CAN_HOLD: Mapping[str, Callable[[Manifest], bool]] = {
     "pod": lambda node: "containers" in node,
@@ -67,9 +64,7 @@ def read_rare_fields() -> Mapping[str, list[Manifest]]:
     kinds = ("livenessProbe", "readinessProbe", "startupProbe")
     data["container"] += [{kind: fields} for kind in kinds for fields in data["probe"]]
     hooks = ("preStop", "postStart")
-    data["container"] += [
-        {"lifecycle": {hook: fields}} for hook in hooks for fields in data["hook"]
-    ]
+    data["container"] += [{"lifecycle": {hook: item}} for hook in hooks for item in data["hook"]]
     data["pod"] += [{"initContainers": [fields]} for fields in data["init"]]
     return data
 
@@ -142,7 +137,7 @@ def is_rejected_by_pod_rules(source: Source) -> bool:
     # Some rule IDs are also used outside pods. The API server accepts images with a space, which no
     # kubelet can pull, and sleep hooks without the required `seconds`.
     in_pods = all(
-        _POD_FIELDS.intersection(finding.location)
+        _HAS_PODS.intersection(finding.location)
         and not {"image", "sleep"}.intersection(finding.location[-2:])
         for finding in errors
     )

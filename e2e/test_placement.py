@@ -97,11 +97,10 @@ NEAR = {"placement": {"pools": ["big", "small"]}}
     "Services placed together run on the chosen pools; the cluster reads back the same"
 )
 def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) -> None:
+    prefill = make_role("prefill", 2, 1, 8, **NEAR)
     services = load_all(
         namespace,
-        inputs.service(
-            "chat", make_role("prefill", 2, 1, 8, **NEAR), make_role("decode", 4, 1, 4, **NEAR)
-        ),
+        inputs.service("chat", prefill, make_role("decode", 4, 1, 4, **NEAR)),
         inputs.service("reason", make_role("serve", 1, 2, 8)),
         inputs.service("far", make_role("serve", 2, 2, 8)),
     )

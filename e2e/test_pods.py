@@ -100,9 +100,8 @@ def test_service_selects_serving_leaders(
 @pytest.mark.verifies("Pods match the plan with two templates, subdomains and subgroups")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_role_variants_match_plan(cluster: Cluster, namespace: str, variant: str) -> None:
-    plan = inputs.build_plan(
-        inputs.service("svc", make_varied_role("inference", "worker", variant))
-    )
+    role = make_varied_role("inference", "worker", variant)
+    plan = inputs.build_plan(inputs.service("svc", role))
     stored = cluster.apply(inputs.with_namespace(inputs.render_objects(plan), namespace))
     assert_pods(cluster, plan, namespace)
     leaders = ["svc-inference-0-0", "svc-inference-1-0"]

@@ -45,9 +45,8 @@ def create_pods(cluster: Cluster, dry_run_ns: str, template: Object) -> None:
     metadata = template.get("metadata", {})
     labels = {**metadata.get("labels", {}), "name": "ill"}
     pod = {"metadata": {**metadata, "labels": labels}, "spec": template["spec"]}
-    cluster.apply(
-        read_objects("test StatefulSet", template=pod), namespace=dry_run_ns, dry_run=True
-    )
+    stateful_set = read_objects("test StatefulSet", template=pod)
+    cluster.apply(stateful_set, namespace=dry_run_ns, dry_run=True)
     omitted = {*CLUSTER_FIELDS, *(["overhead"] if "runtimeClassName" in template["spec"] else ())}
     pod_spec = {key: value for key, value in template["spec"].items() if key not in omitted}
     create_pod(cluster, dry_run_ns, {**pod, "spec": pod_spec})

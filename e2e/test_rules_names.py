@@ -41,7 +41,7 @@ def test_name_beyond_limit_gets_no_pods(
 
     service = LiveService(cluster, namespace, make_service(nodes, limit))
     service.apply(change=copy_with_names(limit))
-    cluster.wait(lambda: len(service.pods()) == nodes * len(FIRST_LETTERS), 60, service.identities)
+    cluster.wait(lambda: len(service.pods()) == nodes * len(FIRST_LETTERS), 60, service.read_uids)
 
     LiveService(cluster, namespace, service.manifest).apply(change=copy_with_names(limit + 1))
     events = cluster.wait(
@@ -80,7 +80,7 @@ def test_shared_stateful_set_name_loses_pods(cluster: Cluster, namespace: str) -
     service.apply(change=collide)
     cluster.wait(lambda: len(service.pods()) >= 4, message=service.pods)
     cluster.settle(15)
-    assert len(service.pods()) < service.plan.total_pods, sorted(service.identities())
+    assert len(service.pods()) < service.plan.total_pods, sorted(service.read_uids())
 
 
 @pytest.mark.verifies(

@@ -21,14 +21,13 @@ from fusioninfer_pulumi.component.status import ServiceStatus, compute_status
 
 FOLDER = inputs.ROOT / "tests" / "fixtures" / "status"
 
-
 STAGES: dict[str, dict[str, tuple[str, dict[str, str]]]] = yaml.safe_load(
     Path(__file__).with_name("status_stages.yaml").read_text(encoding="utf-8")
 )
 
 
 class StageRecorder:
-    """The stages of a service's life in `status_stages.yaml`."""
+    """Records the stages of a service, with the statuses that `status_stages.yaml` expects."""
 
     def __init__(self, story: str, service: LiveService) -> None:
         self.service = service
@@ -49,7 +48,7 @@ class StageRecorder:
         failures = self.service.wait_failed(*failed) if failed else None
 
         def is_reached() -> bool:
-            stage.update(self._read_status(failures, stored))
+            stage.update(self._read(failures, stored))
             output = stage["status"]
             condition = next(c for c in output["conditions"] if c["type"] == "Active")
             phases = {
@@ -65,9 +64,7 @@ class StageRecorder:
         status: ServiceStatus = stage["status"]
         return status
 
-    def _read_status(
-        self, failures: Mapping[str, str] | None, stored: list[Object] | None
-    ) -> Object:
+    def _read(self, failures: Mapping[str, str] | None, stored: list[Object] | None) -> Object:
         if stored is None:
             lws, group = self.service.lws(), self.service.pod_group()
         else:
@@ -122,8 +119,8 @@ DISAGGREGATED = inputs.prefill_decode(minimum=MINIMUM)
 
 def with_behaviour(manifest: Object, role: int, **annotations: str) -> Object:
     changed = copy.deepcopy(manifest)
-    output = {f"e2e.fusioninfer.io/{key}": value for key, value in annotations.items()}
-    changed["spec"]["roles"][role]["template"]["metadata"] = {"annotations": output}
+    prefixed = {f"e2e.fusioninfer.io/{key}": value for key, value in annotations.items()}
+    changed["spec"]["roles"][role]["template"]["metadata"] = {"annotations": prefixed}
     return changed
 
 

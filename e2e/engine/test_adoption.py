@@ -30,7 +30,7 @@ def make_service(namespace: str, image: str = "registry.example/engine:1") -> di
 def write_service(stack: Stack, args: Mapping[str, Any]) -> list[dict[str, Any]]:
     path = stack.folder / "service.yaml"
     path.write_text(yaml.safe_dump(dict(args)), encoding="utf-8")
-    return [item for uids in load(path) for item in render(plan_service(uids))]
+    return [item for args in load(path) for item in render(plan_service(args))]
 
 
 @pytest.fixture

@@ -26,10 +26,8 @@ def make_big() -> dict[str, Any]:
 
 
 def make_rollout(strategy: str = "Rolling", **more: Any) -> dict[str, Any]:
-    return {
-        "rollout": {"strategy": strategy, "timeout": TIMEOUT, **more},
-        "wait": {"timeout": TIMEOUT},
-    }
+    rollout = {"strategy": strategy, "timeout": TIMEOUT, **more}
+    return {"rollout": rollout, "wait": {"timeout": TIMEOUT}}
 
 
 Roles = tuple[tuple[dict[str, Any], ...], dict[str, Any]]
@@ -92,9 +90,8 @@ def test_rolling_into_gang_is_rejected(stack: Stack, edit: str, strategy: str) -
 )
 def test_new_per_role_replicas_join_first(stack: Stack, replicas: int, surge: int) -> None:
     stack.cluster.add_nodes(7)
-    stack.deploy_services(
-        make_service(stack, ((make_small(replicas),), PER_ROLE), **make_rollout())
-    )
+    old = ((make_small(replicas),), PER_ROLE)
+    stack.deploy_services(make_service(stack, old, **make_rollout()))
     before = stack.pods()
     minimum = {"gangPolicy": {"minRoleReplicas": {"small": 2, "big": 1}}}
     after = ((make_small(3), make_big()), PER_ROLE)

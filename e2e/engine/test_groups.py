@@ -116,10 +116,8 @@ def test_groups_are_added_and_removed(stack: Stack) -> None:
     time.sleep(1)
     assert stack.pods() == kept
     assert stack.list_objects() == list_rendered(fewer)
-    groups_left = [
-        item["metadata"]["name"] for item in stack.cluster.list(POD_GROUP, stack.namespace)
-    ]
-    assert sorted(groups_left) == ["svc-0", "svc-1"]
+    pod_groups = stack.cluster.list(POD_GROUP, stack.namespace)
+    assert [item["metadata"]["name"] for item in pod_groups] == ["svc-0", "svc-1"]
     stack.down().assert_succeeded()
     assert stack.list_objects() == []
     assert stack.read_resources() == []

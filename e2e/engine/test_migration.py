@@ -70,7 +70,7 @@ def test_stack_of_version_0_1_0_upgrades(
     stack.up(PYTHONPATH=unpack_release("0.1.0")).assert_succeeded()
     patches = [item for item in stack.read_resources() if item["type"].endswith("Patch")]
     assert len(patches) > len(old)
-    before, identities = stack.pods(), stack.list_lws_uids()
+    before, uids = stack.pods(), stack.list_lws_uids()
     new = make_services(stack.namespace, tag)
     stack.write(*new)
     if tag == "1":
@@ -82,7 +82,7 @@ def test_stack_of_version_0_1_0_upgrades(
         assert [urn.rpartition("::")[2] for urn in replaced] == ["routed-epp-config"]
     with stack.min_ready_replicas() as min_ready:
         stack.up().assert_succeeded()
-    assert stack.list_lws_uids() == identities
+    assert stack.list_lws_uids() == uids
     assert stack.list_objects() == list_state(stack.read_resources())
     assert list_state(stack.read_resources()) == sorted(
         name for item in new for name in list_rendered(item)
@@ -142,7 +142,7 @@ def test_stack_of_version_0_2_0_upgrades(
     with create_bound_claim(stack.cluster, stack.namespace):
         stack.write(*make_services_0_2(stack.namespace))
         stack.up(PYTHONPATH=unpack_release("0.2.0")).assert_succeeded()
-        before, identities = stack.pods(), stack.list_lws_uids()
+        before, uids = stack.pods(), stack.list_lws_uids()
         result = stack.json("preview", "--json")
         deleted = [step["urn"].split("::")[2] for step in result["steps"] if step["op"] == "delete"]
         assert all(kind.endswith("Patch") for kind in deleted), deleted
@@ -153,7 +153,7 @@ def test_stack_of_version_0_2_0_upgrades(
         ]
         with stack.min_ready_replicas() as min_ready:
             stack.up().assert_succeeded()
-        assert stack.list_lws_uids() == identities
+        assert stack.list_lws_uids() == uids
         after = stack.pods()
         kept = {name: uid for name, uid in before.items() if not name.startswith("pair-")}
         assert omit_pickers(kept).items() <= after.items()

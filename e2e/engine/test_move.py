@@ -21,9 +21,9 @@ ENOUGH = 40
 def make_router(**more: Any) -> dict[str, Any]:
     """Return a router whose HTTPRoute references another team's Gateway."""
     route = {"parentRefs": [{"name": "shared", "namespace": "gateways"}], "hostnames": [HOST]}
-    made = base_router(httproute={**route, **more})
-    del made["gateway"]
-    return made
+    manifest = base_router(httproute={**route, **more})
+    del manifest["gateway"]
+    return manifest
 
 
 def make_role(name: str = "serve", *, port: int, replicas: int = 2, **more: Any) -> dict[str, Any]:
@@ -48,15 +48,15 @@ def test_role_moves_to_another_layout(
 ) -> None:
     stack.cluster.add_nodes(8)
 
-    def made(name: str, layout: str) -> dict[str, Any]:
+    def make_service(name: str, layout: str) -> dict[str, Any]:
         roles = [make_router()] if routed else []
         return stack.service(*roles, make_role(name, port=port, **spread), layout=layout)
 
-    stack.deploy_services(made("serve", layouts[0]))
+    stack.deploy_services(make_service("serve", layouts[0]))
     target = {"host": HOST} if routed else {"service": "svc"}
     with Traffic(stack.cluster, stack.namespace, port=port, **target) as traffic:
         traffic.wait(ENOUGH)
-        min_ready = stack.roll_services(wanted := made("next", layouts[1]))
+        min_ready = stack.roll_services(wanted := make_service("next", layouts[1]))
         last = traffic.wait(ENOUGH)
     assert traffic.count_errors() == {}
     assert min_ready["total"] == 2, min_ready
@@ -65,17 +65,17 @@ def test_role_moves_to_another_layout(
     assert stack.preview() == {}
 
 
-@pytest.mark.parametrize("spaces", [1, 2])
+@pytest.mark.parametrize("namespaces", [1, 2])
 @pytest.mark.verifies(
     f"A service moves to another name or namespace without failed requests ({STAND_IN})"
 )
 def test_service_moves_to_another_name_or_namespace(
-    stack: Stack, elsewhere: str, port: int, spaces: int
+    stack: Stack, elsewhere: str, port: int, namespaces: int
 ) -> None:
     stack.cluster.add_nodes(2)
     stack.program = PROGRAM.replace('args["metadata"]["name"], args', '"chat", args')
     stack.deploy(make_router(), make_role(port=port), name="chat")
-    name, target = ("chat", elsewhere) if spaces > 1 else ("talk", stack.namespace)
+    name, target = ("chat", elsewhere) if namespaces > 1 else ("talk", stack.namespace)
     wanted = service(target, make_router(), make_role(port=port), name=name)
     with Traffic(stack.cluster, stack.namespace, elsewhere, port=port, host=HOST) as traffic:
         traffic.wait(ENOUGH)
@@ -84,7 +84,7 @@ def test_service_moves_to_another_name_or_namespace(
     assert traffic.count_errors() == {}
     assert {(item.namespace, item.service) for item in last} == {(target, name)}
     stack.assert_objects(wanted, target)
-    if spaces > 1:
+    if namespaces > 1:
         assert stack.list_objects() == []
 
 
@@ -97,12 +97,8 @@ def test_service_hands_over_by_weights(stack: Stack, port: int) -> None:
         return stack.service(make_router(split=split), make_role(port=port, **more), name="chat")
 
     def new(route: dict[str, Any]) -> dict[str, Any]:
-        return stack.service(
-            {**make_router(), "httproute": route},
-            make_role(port=port),
-            name="chat-next",
-            layout="PerRole",
-        )
+        router = {**make_router(), "httproute": route}
+        return stack.service(router, make_role(port=port), name="chat-next", layout="PerRole")
 
     follows = new({"routedBy": "chat"})
     leads = new(make_router()["httproute"])
@@ -139,22 +135,16 @@ def test_service_hands_over_to_another_namespace(stack: Stack, elsewhere: str, p
     )
 
     def old(share: int) -> dict[str, Any]:
-        pool = {
-            "group": "inference.networking.k8s.io",
-            "kind": "InferencePool",
-            "name": "chat-pool",
-        }
-        backends = [
-            {**pool, "weight": 100 - share},
-            {**pool, "namespace": elsewhere, "weight": share},
-        ]
+        group = "inference.networking.k8s.io"
+        pool = {"group": group, "kind": "InferencePool", "name": "chat-pool"}
+        other = {**pool, "namespace": elsewhere, "weight": share}
+        backends = [{**pool, "weight": 100 - share}, other]
         splitting = {**make_router(rules=[{"backendRefs": backends}]), "referenceGrants": True}
         return stack.service(splitting, make_role(port=port), name="chat")
 
     def new(route: dict[str, Any]) -> dict[str, Any]:
-        return service(
-            elsewhere, {**make_router(), "httproute": route}, make_role(port=port), name="chat"
-        )
+        router = {**make_router(), "httproute": route}
+        return service(elsewhere, router, make_role(port=port), name="chat")
 
     follows = new({"refs": [{"name": "chat-httproute", "namespace": stack.namespace}]})
     leads = new(make_router()["httproute"])
@@ -164,9 +154,9 @@ def test_service_hands_over_to_another_namespace(stack: Stack, elsewhere: str, p
         for share in (0, 50, 100):
             stack.deploy_services(follows, old(share))
             traffic.wait(10)
-            spaces = {item.namespace for item in traffic.wait(ENOUGH)}
+            namespaces = {item.namespace for item in traffic.wait(ENOUGH)}
             wanted = {stack.namespace: share < 100, elsewhere: share > 0}
-            assert spaces == {space for space, serves in wanted.items() if serves}
+            assert namespaces == {name for name, serves in wanted.items() if serves}
         stack.deploy_services(leads, old(100))
         traffic.wait(ENOUGH)
         stack.deploy_services(leads)
@@ -176,7 +166,7 @@ def test_service_hands_over_to_another_namespace(stack: Stack, elsewhere: str, p
     stack.assert_objects(leads, elsewhere)
 
 
-@pytest.mark.verifies(f"A service and its share of requests come and go in one `up` ({STAND_IN})")
+@pytest.mark.verifies(f"One `up` adds or removes a service and its share of requests ({STAND_IN})")
 @pytest.mark.parametrize("last", [True, False])
 def test_share_and_service_are_added_and_removed(stack: Stack, port: int, *, last: bool) -> None:
     stack.cluster.add_nodes(2)

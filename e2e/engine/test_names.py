@@ -36,10 +36,8 @@ def test_renamed_role_is_available_before_deletion(
     # Fewer old replicas are allowed only once the new role is ready.
     assert min_ready["total"] == 2, min_ready
     stack.assert_objects(wanted)
-    assert stack.count_ready() == {
-        "other": 2,
-        **{item["name"]: item["replicas"] for item in others},
-    }
+    ready = {item["name"]: item["replicas"] for item in others}
+    assert stack.count_ready() == {"other": 2, **ready}
 
 
 TWO_COMPONENTS_PROGRAM = """\

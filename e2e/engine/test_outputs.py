@@ -50,9 +50,7 @@ def test_unschedulable_optional_replicas_are_not_awaited(stack: Stack) -> None:
     up = {pod["metadata"]["name"] for pod in stack.cluster.ready_pods(stack.namespace, LEADERS)}
     if "svc-serve-2-0" not in up:
         result.assert_succeeded()
-        stack.cluster.wait(
-            lambda: set(stack.tags().values()) == {"2"}, 60, "both replicas to change"
-        )
+        stack.cluster.wait(lambda: set(stack.tags().values()) == {"2"}, 60, "new images")
         return
     # The update fails for that replica with its reason, and later replicas stay unchanged.
     (down,) = {"svc-serve-0-0", "svc-serve-1-0"} - up
@@ -169,9 +167,8 @@ def test_service_registers_rendered_objects(tmp_path: Path) -> None:
             for more in ({}, {"groups": 2}, {"router": True}):
                 roles = [router()] if "router" in more else []
                 name = f"s{len(wanted)}"
-                manifest = service(
-                    "default", *roles, role(replicas=2, gpus=1, **TWO_NODES), name=name
-                )
+                roles.append(role(replicas=2, gpus=1, **TWO_NODES))
+                manifest = service("default", *roles, name=name)
                 groups = {"groups": 2} if "groups" in more else {}
                 manifest["spec"] |= {"layout": layout, "wait": {"level": level}, **groups}
                 wanted.append(manifest)
@@ -203,10 +200,10 @@ def test_rendered_directory_matches_render(tmp_path: Path) -> None:
     ]
     (args,) = load(wanted)
 
-    def by_name(objects: Any) -> dict[tuple[str, str], Any]:
+    def index_by_name(objects: Any) -> dict[tuple[str, str], Any]:
         return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in objects}
 
-    assert by_name(rendered_objects) == by_name(render(plan_service(args)))
+    assert index_by_name(rendered_objects) == index_by_name(render(plan_service(args)))
     assert len(rendered_objects) == 5
 
 

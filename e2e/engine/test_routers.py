@@ -20,9 +20,8 @@ def test_removed_router_restores_service(stack: Stack) -> None:
     routed, alone = stack.service(router(), spread), stack.service(spread)
     stack.deploy_services(routed)
     stack.assert_objects(routed)
-    assert {"Deployment/svc-epp", "Gateway/svc-gateway", "PodGroup/svc"} <= set(
-        list_rendered(routed)
-    )
+    objects = set(list_rendered(routed))
+    assert {"Deployment/svc-epp", "Gateway/svc-gateway", "PodGroup/svc"} <= objects
     before = list_engines(stack)
     min_ready = stack.roll_services(alone)
     assert min_ready["serve"] == 2

@@ -82,7 +82,6 @@ def test_secrets_of_page_do_not_leak(stack: Stack, tmp_path: Path) -> None:
     # A Secret with the same name replaces no other object.
     assert lws[0] == lws[1] != {}
     assert find_leaks(base64.b64decode(hub["data"]["token"]).decode())
-    assert not find_leaks(
-        json.dumps(list(stack.lws().values()) + stack.cluster.pods(stack.namespace))
-    )
+    workloads = list(stack.lws().values()) + stack.cluster.pods(stack.namespace)
+    assert not find_leaks(json.dumps(workloads))
     stack.down().assert_succeeded()

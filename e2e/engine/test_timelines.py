@@ -76,7 +76,6 @@ def list_by_appearance(sets: Sequence[frozenset[str]]) -> Iterator[str]:
 
 
 def select_role(plan: ServicePlan, role_name: str, names: Sequence[str]) -> list[str]:
-    """Return the names that belong to a role, in their order."""
     role_lws = {lws.name for item in plan.roles if item.name == role_name for lws in item.lws}
     return [name for name in names if name in role_lws]
 
@@ -148,10 +147,8 @@ def test_update_follows_its_timeline(stack: Stack, shape: str) -> None:
         expected = [select_role(plan, item.name, sorted(batch)) for batch in batches]
         order = select_role(plan, item.name, actual)
         assert set(order) == set().union(*expected), (order, batches)
-        number = {
-            name: min(i for i, batch in enumerate(expected) if name in batch) for name in order
-        }
-        assert [number[name] for name in order] == sorted(number.values()), (order, batches)
+        numbers = [min(i for i, batch in enumerate(expected) if n in batch) for n in order]
+        assert numbers == sorted(numbers), (order, batches)
 
     # At most as many replicas of each role are down together as in the timeline.
     for item in plan.roles:
@@ -162,10 +159,8 @@ def test_update_follows_its_timeline(stack: Stack, shape: str) -> None:
         for seen in samples
         for item in plan.roles
     }
-    most = max(
-        len(select_role(plan, i.name, sorted(batch))) for batch in batches for i in plan.roles
-    )
-    assert max(map(len, down)) <= most, (down, batches)
+    largest = max(len(select_role(plan, i.name, [*batch])) for batch in batches for i in plan.roles)
+    assert max(map(len, down)) <= largest, (down, batches)
     if shape == "one role after the other":
         prefill = {name for name in wanted if "prefill" in name}
         assert not any(seen.down & prefill and seen.down - prefill for seen in samples)

@@ -99,9 +99,8 @@ class Traffic(StandIn):
             if SERVICE in pod["metadata"]["labels"] and address not in self._engines:
                 self._engines.add(address)
                 engines.enter_context(Engine(address, self.port))
-        self._backends = list(
-            self._follow_route(ready) if self._host else self._follow_service(ready)
-        )
+        follow = self._follow_route if self._host else self._follow_service
+        self._backends = list(follow(ready))
 
     def _follow_service(self, ready: Sequence[Object]) -> Iterator[Backend]:
         namespace = self._namespaces[0]
@@ -111,16 +110,12 @@ class Traffic(StandIn):
             yield Backend(1, _select_pods(ready, namespace, selector))
 
     def _follow_route(self, ready: Sequence[Object]) -> Iterator[Backend]:
-        routes = [
-            route
-            for namespace in self._namespaces
-            for route in self._cluster.list(ROUTES, namespace)
-        ]
+        routes = [route for name in self._namespaces for route in self._cluster.list(ROUTES, name)]
         matching = [route for route in routes if self._host in route["spec"].get("hostnames", ())]
         if not matching:
             return
-        route = min(matching, key=lambda found: [
-            found["metadata"][key] for key in ("creationTimestamp", "namespace", "name")
+        route = min(matching, key=lambda item: [
+            item["metadata"][key] for key in ("creationTimestamp", "namespace", "name")
         ])  # fmt: skip
         home = route["metadata"]["namespace"]
         (rule,) = route["spec"]["rules"]
@@ -162,12 +157,12 @@ class Traffic(StandIn):
         try:
             connection.request("POST", "/v1/completions", '{"model": "m", "prompt": "x"}')
             status = connection.getresponse().status
-        except OSError as problem:
-            return Sent(error=repr(problem))
+        except OSError as error:
+            return Sent(error=repr(error))
         finally:
             connection.close()
-        error = "" if status == 200 else f"status {status}"
-        return Sent(metadata["namespace"], metadata["labels"][SERVICE], metadata["name"], error)
+        failure = "" if status == 200 else f"status {status}"
+        return Sent(metadata["namespace"], metadata["labels"][SERVICE], metadata["name"], failure)
 
 
 def count_services(sent: Sequence[Sent]) -> Counter[str]:

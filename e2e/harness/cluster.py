@@ -216,7 +216,7 @@ class Cluster(Lifetime, Client):
     def _delete_all(self, path: str, timeout: float) -> None:
         """Delete a collection, repeatedly, because the server aborts requests after a minute."""
 
-        def deleted() -> bool:
+        def is_deleted() -> bool:
             try:
                 self.request("DELETE", path, {"gracePeriodSeconds": 0})
             except urllib3.exceptions.HTTPError:
@@ -227,9 +227,9 @@ class Cluster(Lifetime, Client):
                 return False
             return True
 
-        self.wait(deleted, timeout, lambda: f"deletion of {path}")
+        self.wait(is_deleted, timeout, lambda: f"deletion of {path}")
 
-    def scheduler_cycles(self) -> int:
+    def count_cycles(self) -> int:
         """Return the number of scheduling cycles that Volcano has completed."""
         url = f"http://{LOOPBACK}:{self._volcano_metrics}/metrics"
         text = urllib3.request("GET", url, timeout=10).data.decode()
@@ -241,8 +241,8 @@ class Cluster(Lifetime, Client):
 
         Pods that are pending afterwards stay pending until the cluster changes.
         """
-        target = self.scheduler_cycles() + cycles
-        self.wait(lambda: self.scheduler_cycles() >= target, timeout, "scheduling cycles")
+        target = self.count_cycles() + cycles
+        self.wait(lambda: self.count_cycles() >= target, timeout, "scheduling cycles")
 
     def kubeconfig_for(self, subject: str) -> Path:
         """Write a kubeconfig for another user.

@@ -187,6 +187,5 @@ def read_metrics(pod: Object, port: int = 8000) -> str:
 def read_by_pod(
     pods: Iterable[Object], name: str, port: int = 8000, **labels: str
 ) -> dict[str, float]:
-    return {
-        pod["metadata"]["name"]: sum_metric(read_metrics(pod, port), name, **labels) for pod in pods
-    }
+    texts = {pod["metadata"]["name"]: read_metrics(pod, port) for pod in pods}
+    return {pod: sum_metric(text, name, **labels) for pod, text in texts.items()}

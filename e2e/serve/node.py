@@ -160,9 +160,8 @@ class Node:
         default["mounts"] += [_make_bind(folder) for folder in list_mounts(self._environments)]
         spec = self._write("container.json", default)
         config = self.directory / "containerd.toml"
-        config.write_text(
-            _configure_containerd(self.directory, self._socket, spec), encoding="utf-8"
-        )
+        settings = _configure_containerd(self.directory, self._socket, spec)
+        config.write_text(settings, encoding="utf-8")
         started = self._start("containerd", ["containerd", f"--config={config}"])
         deadline = time.monotonic() + 60
         while True:

@@ -25,7 +25,7 @@ from e2e.catalog import tool
 from e2e.harness import Object
 from e2e.harness.certificates import create_certificates
 from e2e.harness.processes import LOOPBACK, Lifetime, find_ports
-from e2e.inputs import security_objects
+from e2e.inputs import read_page_objects
 from e2e.serve.deploy import wait_serving
 from e2e.serve.envoy_gateway import BACKEND_REFERENCE, EnvoyGateway, replace_pool
 from e2e.serve.services import secret
@@ -71,7 +71,7 @@ FORGED = {"x-client-id": "team-z", "x-prefiller-host-port": "192.0.2.1:80"}
 
 def render_route() -> Object:
     """Return the HTTPRoute of the page's service."""
-    (args,) = load(security_objects("qwen.yaml")[0])
+    (args,) = load(read_page_objects("qwen.yaml")[0])
     (route,) = [item for item in render(plan_service(args)) if item["kind"] == "HTTPRoute"]
     return dict(route)
 
@@ -99,7 +99,7 @@ class GuardedEngine(Lifetime):
         authority: int = 0,
     ) -> None:
         (self._port,) = find_ports(1)
-        limits = copy.deepcopy(security_objects("limits.yaml"))
+        limits = copy.deepcopy(read_page_objects("limits.yaml"))
         (rule,) = limits[0]["spec"]["rateLimit"]["local"]["rules"]
         rule["limit"]["requests"] = requests
         verify = [*_make_verification(name, engine.authorities[authority])]
@@ -140,7 +140,7 @@ def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     running.cluster.create({"apiVersion": "v1", "kind": "Namespace",
                             "metadata": {"name": NAMESPACE}})  # fmt: skip
     running.cluster.create(secret(NAMESPACE, "direct-tls", **certificates.texts))
-    (args,) = load(security_objects("direct.yaml")[0])
+    (args,) = load(read_page_objects("direct.yaml")[0])
     objects = list(render(plan_service(args)))
     (lws,) = [manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet"]
     template = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]
@@ -155,7 +155,7 @@ def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def _make_verification(name: str, authority: str) -> Iterator[Object]:
-    (policy,) = copy.deepcopy(security_objects("verify.yaml"))
+    (policy,) = copy.deepcopy(read_page_objects("verify.yaml"))
     policy["spec"]["targetRefs"] = [BACKEND_REFERENCE]
     policy["spec"]["validation"]["hostname"] = name
     yield policy
@@ -169,7 +169,7 @@ def test_keys_rate_limits_and_sizes_are_enforced(
     running: Serving, tmp_path: Path, engine: Engine
 ) -> None:
     first, second = ({"Authorization": f"Bearer {key}"} for key in KEYS.values())
-    (clients,) = security_objects("clients.yaml")
+    (clients,) = read_page_objects("clients.yaml")
     with GuardedEngine(running, tmp_path, engine, clients=clients, requests=3) as guarded:
         assert guarded.wait_response().status == 401
         assert guarded.ask(Authorization="Bearer something").status == 401
@@ -193,7 +193,7 @@ def test_keys_rate_limits_and_sizes_are_enforced(
 def test_engine_with_other_certificate_gets_no_requests(
     running: Serving, tmp_path: Path, engine: Engine, name: str, authority: int, status: int
 ) -> None:
-    (clients,) = security_objects("clients.yaml")
+    (clients,) = read_page_objects("clients.yaml")
     key = {"Authorization": f"Bearer {KEYS['team-b']}"}
     more: dict[str, Any] = {"clients": clients, "name": name, "authority": authority}
     with GuardedEngine(running, tmp_path, engine, **more) as guarded:
@@ -204,7 +204,7 @@ def test_engine_with_other_certificate_gets_no_requests(
 def test_only_valid_tokens_are_answered(running: Serving, tmp_path: Path, engine: Engine) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    (policy,) = copy.deepcopy(security_objects("tokens.yaml"))
+    (policy,) = copy.deepcopy(read_page_objects("tokens.yaml"))
     (provider,) = policy["spec"]["jwt"]["providers"]
     # Without an identity provider, the policy contains its keys.
     provider["localJWKS"] = {"type": "Inline", "inline": json.dumps(_make_key_set(key))}

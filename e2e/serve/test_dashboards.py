@@ -44,7 +44,7 @@ class Scraped:
     prometheus: Prometheus
     dashboards: dict[str, Object]
 
-    def reject(self) -> None:
+    def send_invalid_request(self) -> None:
         """Send a request that the picker rejects, because it counts only its own errors."""
         urllib3.request(
             "POST", f"{self.gateway.url}/v1/completions", json={"prompt": "no model"},
@@ -134,7 +134,7 @@ def test_every_panel_has_data(scraped: Scraped) -> None:
     assert any(name.endswith(".gateway.json") for name in scraped.dashboards)
 
     def find_empty() -> list[str]:
-        scraped.reject()
+        scraped.send_invalid_request()
         return [
             f"{name} {panel}: {expression}"
             for name, panel, expression in listed

@@ -64,7 +64,7 @@ def routes(running: Serving) -> Iterator[Routes]:
     "If the gateway does not send answers to the endpoint picker, both use less CPU time"
 )
 @pytest.mark.parametrize("clients", [1, 4])
-def test_gateway_without_responses_uses_less_cpu(routes: Routes, clients: int) -> None:
+def test_gateway_without_answers_uses_less_cpu(routes: Routes, clients: int) -> None:
     rates: dict[str, list[float]] = {route: [] for route in routes.addresses}
     latencies: dict[str, list[float]] = {route: [] for route in routes.addresses}
     used = {route: dict.fromkeys(routes.programs, 0.0) for route in routes.addresses}
@@ -92,8 +92,5 @@ def test_gateway_without_responses_uses_less_cpu(routes: Routes, clients: int) -
         )
     for route in list(routes.addresses)[1:]:
         print(f"{rate['pod'] / rate[route]:.2f} times fewer requests by the {route}")
-    cost = {
-        route: (used[route]["picker"] + used[route]["Envoy"]) / tokens[route]
-        for route in routes.addresses
-    }
+    cost = {name: (cpu["picker"] + cpu["Envoy"]) / tokens[name] for name, cpu in used.items()}
     assert cost["path without answers"] < 0.75 * cost["path"]

@@ -69,9 +69,8 @@ def deploy_pair(running: Serving, inference: Object) -> Iterator[TwoNodeReplica]
 @pytest.mark.verifies("`multiprocessing`: a replica on two nodes serves with tensor parallelism")
 @pytest.mark.long
 def test_multiprocessing_spans_nodes(running: Serving) -> None:
-    with deploy_pair(
-        running, make_role("multiprocessing", "--tensor-parallel-size", "2")
-    ) as replica:
+    two_nodes = make_role("multiprocessing", "--tensor-parallel-size", "2")
+    with deploy_pair(running, two_nodes) as replica:
         replica.ask_all()
         assert sum_metric(read_metrics(replica.leader), REQUESTS) == REQUEST_COUNT
         # Each node has one rank, so that ranks share no memory.
@@ -108,7 +107,7 @@ def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving, namespace
     # LeaderWorkerSet recreates the pods after the leader exits, which deletes their logs.
     seen: set[str] = set()
 
-    def output() -> str:
+    def read_output() -> str:
         return "".join(running.read_logs(pod) for pod in running.pods(namespace))
 
     def is_joined() -> bool:
@@ -117,4 +116,4 @@ def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving, namespace
             seen.update(sentence for sentence in sentences if sentence in text)
         return seen == {sentence for sentences in wanted.values() for sentence in sentences}
 
-    running.cluster.wait(is_joined, 240, lambda: f"{seen}\n{output()}")
+    running.cluster.wait(is_joined, 240, lambda: f"{seen}\n{read_output()}")

@@ -27,12 +27,12 @@ def test_decode_gets_cache_from_prefill(running: Serving) -> None:
     with deploy_service(running, *roles) as service:
         prompt = service.ask(PROMPT)["usage"]["prompt_tokens"]
 
-        def tokens(source: str) -> list[float]:
+        def count_tokens(source: str) -> list[float]:
             return list(
                 read_by_pod(service.pods(DECODE), BY_SOURCE, ENGINE_PORT, source=source).values()
             )
 
-        assert tokens("external_kv_transfer") == [prompt]
-        assert tokens("local_compute") == [0]
+        assert count_tokens("external_kv_transfer") == [prompt]
+        assert count_tokens("local_compute") == [0]
         for pod in service.pods(""):
             assert "kv_both" not in running.read_logs(pod)

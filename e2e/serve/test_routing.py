@@ -49,9 +49,8 @@ def test_common_prefix_reaches_caching_pod(routed: Deployed) -> None:
     hits = read_by_pod(routed.pods(), HIT_TOKENS)
     for number in range(30):
         routed.ask(f"{shared} {number}", ALIAS)
-    reached = {
-        pod: count - before[pod] for pod, count in read_by_pod(routed.pods(), REQUESTS).items()
-    }
+    after = read_by_pod(routed.pods(), REQUESTS)
+    reached = {pod: count - before[pod] for pod, count in after.items()}
     assert sorted(reached.values()) == [0, 30], reached
     (chosen,) = (pod for pod, count in reached.items() if count)
     # Each prompt hits two full blocks.

@@ -85,9 +85,8 @@ def test_conversation_returns_to_its_prefix(running: Serving, endpoint: str) -> 
         (picker,), pods = chat.pods("app=svc-epp"), chat.pods()
         assert len(pods) == 2
         for pod in pods:
-            running.cluster.wait(
-                partial(_gets_events, picker, pod), 120, lambda: running.read_logs(picker)
-            )
+            gets_events = partial(_gets_events, picker, pod)
+            running.cluster.wait(gets_events, 120, lambda: running.read_logs(picker))
         found = sum_metric(read_metrics(picker, PICKER_METRICS), LOOKUP_HITS)
         reused = sum(read_by_pod(pods, HIT_TOKENS).values())
         texts = [f"{number} {PROMPT}" for number in range(CONVERSATIONS)]

@@ -93,9 +93,7 @@ class Fleet(Lifetime):
             lambda: f"scrapes: { ({s.endpoint: s.scrapes for s in chosen}) }",
         )
 
-    def apply_routing(
-        self, version: str, change: Change = unchanged, **router: Any
-    ) -> list[Object]:
+    def apply_router(self, version: str, change: Change = unchanged, **router: Any) -> list[Object]:
         """Apply the router's objects; return them as stored."""
         picker = router.pop("endpointPicker", PLAIN)
         image = {"image": PICKERS[version].image}
@@ -107,12 +105,12 @@ class Fleet(Lifetime):
     def run_picker(
         self, version: str, change: Change = unchanged, **router: Any
     ) -> Iterator[PickerClient]:
-        """Run a picker with only the objects of `apply_routing`."""
-        with self.run_picker_of(version, self.apply_routing(version, change, **router)) as client:
+        """Run a picker with only the objects of `apply_router`."""
+        with self.connect(version, self.apply_router(version, change, **router)) as client:
             yield client
 
     @contextmanager
-    def run_picker_of(
+    def connect(
         self, version: str, objects: Sequence[Object], authority: bytes | None = None
     ) -> Iterator[PickerClient]:
         """Run a picker with these objects and connect to it."""

@@ -133,6 +133,9 @@ class Distribution:
     busiest_share: float
     hit_rate: float
 
+    def __str__(self) -> str:
+        return f"{self.busiest_share:.0%}, {self.hit_rate:.0%}"
+
 
 def send_workload(
     fleet: Fleet,
@@ -189,12 +192,11 @@ def test_default_strategies_spread_and_keep_prefix_hits(fleet: Fleet, version: s
     for case, workload in TABLE:
         with fleet.run_picker(version, **CASES[case]) as picker:
             row = rows[case, workload] = send_workload(fleet, [picker], workload)
-        print(f"{version} | `{case}` | {workload} | {row.busiest_share:.0%}, {row.hit_rate:.0%}")
+        print(f"{version} | `{case}` | {workload} | {row}")
     for row in (rows[TABLE[0]], rows["lora-affinity", "one hot adapter"]):
         assert row.busiest_share <= MAX_SHARE / PODS, row
-    default, single = (
-        rows[name, "many conversations"] for name in CASES if name.startswith("prefix")
-    )
+    names = [name for name in CASES if name.startswith("prefix")]
+    default, single = (rows[name, "many conversations"] for name in names)
     assert default.hit_rate >= MIN_HITS * single.hit_rate, (default, single)
 
 
@@ -219,9 +221,7 @@ def test_sessions_keep_their_pods(fleet: Fleet, version: str) -> None:
         for workload in ("many conversations", "short chats"):
             with fleet.run_picker(version, **fields) as picker:
                 row = rows[case, workload] = send_workload(fleet, [picker], workload, name_session)
-            print(
-                f"{version} | `{case}` | {workload} | {row.busiest_share:.0%}, {row.hit_rate:.0%}"
-            )
+            print(f"{version} | `{case}` | {workload} | {row}")
     for case in list(SESSIONS)[1:]:
         row = rows[case, "short chats"]
         assert row.hit_rate >= 0.8, (case, row)
@@ -249,8 +249,7 @@ def test_two_pickers_keep_most_cache_hits(fleet: Fleet, version: str) -> None:
                     for _ in range(count)
                 ]
                 rows.append(send_workload(fleet, pickers, workload, name_session))
-            print(f"{version} | {count} | `{case}` | {workload} | "
-                  f"{rows[-1].busiest_share:.0%}, {rows[-1].hit_rate:.0%}")  # fmt: skip
+            print(f"{version} | {count} | `{case}` | {workload} | {rows[-1]}")
         single, two = rows
         assert two.busiest_share <= MAX_SHARE / PODS, rows
         assert two.hit_rate >= MIN_HITS * single.hit_rate, rows

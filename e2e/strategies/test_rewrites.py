@@ -38,7 +38,7 @@ def test_canary_gets_its_share(fleet: Fleet, version: str) -> None:
         fleet.wait_scraped()
         for share in (5, 50, 100, 0):
             # `pulumi up` changes this object without restarting the picker.
-            fleet.apply_routing(version, strategy="queue-size", modelRewrites=make_rewrites(share))
+            fleet.apply_router(version, strategy="queue-size", modelRewrites=make_rewrites(share))
             fleet.cluster.wait(partial(_is_near_share, picker, share))
             served = count_models(picker, REQUESTS)
             assert abs(served["tuned"] / REQUESTS - share / 100) <= _five_deviations(share), served

@@ -148,12 +148,10 @@ def ranked(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
 
 @picker_versions("Pickers choose among a pod's data parallel ranks by load")
 def test_each_rank_is_chosen_by_its_load(ranked: Fleet, version: str) -> None:
-    objects = ranked.apply_routing(version)
-    ports = [
-        port["number"] for port in find_object(objects, "InferencePool")["spec"]["targetPorts"]
-    ]
-    assert len(ports) == RANKS, "the API server dropped ports"
-    with ranked.run_picker_of(version, objects) as picker:
+    objects = ranked.apply_router(version)
+    pool = find_object(objects, "InferencePool")
+    assert len(pool["spec"]["targetPorts"]) == RANKS, "the API server dropped ports"
+    with ranked.connect(version, objects) as picker:
         ranked.wait_scraped()
         assert picker.pick_many(120).keys() == ranked.engines.keys(), "not all ranks got requests"
         pod_name = picker.cache_prompt(HOT)
@@ -177,14 +175,14 @@ def _use_ranks(manifest: Object) -> Object:
 @pytest.mark.verifies("A picker serves the certificate of the named Secret")
 @VERSIONS
 def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
-    objects = fleet.apply_routing(version, endpointPicker={"tls": {"secretName": "picker-tls"}})
+    objects = fleet.apply_router(version, endpointPicker={"tls": {"secretName": "picker-tls"}})
     (container,) = find_object(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     place = container["args"].index("--cert-path=/certificate")
     # The Secret's files, at their path on this machine.
     certificates = fleet.cluster.directory / "certificates"
     container["args"][place] = f"--cert-path={certificates}"
     authority = (certificates / "ca.crt").read_bytes()
-    with fleet.run_picker_of(version, objects, authority) as picker:
+    with fleet.connect(version, objects, authority) as picker:
         fleet.wait_scraped()
         assert picker.pick_many(30).keys() <= fleet.engines.keys()
 
@@ -192,7 +190,7 @@ def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
 @pytest.mark.verifies("Errors about unknown plugins match what the picker reports when it exits")
 @VERSIONS
 def test_unknown_plugin_ends_picker(fleet: Fleet, version: str) -> None:
-    objects = fleet.apply_routing(version, strategy="queue-size")
+    objects = fleet.apply_router(version, strategy="queue-size")
     data = find_object(objects, "ConfigMap")["data"]
     (key,) = data
     data[key] = data[key].replace("queue-scorer", "queue-scorrer")
