@@ -104,7 +104,7 @@ def test_importer_of_another_package_is_used(acme: Path) -> None:
     assert "Field of a LanguageModel has no counterpart." in rules[1]
     assert wrong[2] == shown.text.replace("model.yaml", "wrong.yaml")
     assert lossy[0] == 2
-    assert lossy[2].startswith("lossy.yaml:4: copies: cannot be carried over; known: ")
+    assert lossy[2].startswith("lossy.yaml:4: copies: cannot be carried over; supported: ")
     assert allowed[0] == 0
 
 

@@ -326,7 +326,7 @@ def test_targets_of_a_rule_need_equal_retries(one: Any, other: Any, fine: bool) 
     else:
         (lost,) = reject(*documents)
         assert lost.startswith(
-            "f#3: trafficPolicy.retry: cannot be carried over: requests that new sh"
+            "f#3: trafficPolicy.retry: cannot be carried over: differs from the retr"
         )
 
 

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.plugins.importers import (
     warning,
 )
 
-READ = ("model", "gpus", "replicas")
+SUPPORTED_FIELDS = ("model", "gpus", "replicas")
 ACME_FIELD = Rule("acme-field")
 
 
@@ -25,10 +25,10 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     services, findings = [], []
     for document in documents:
         spec = document.raw["spec"]
-        for field in sorted(spec.keys() - set(READ)):
-            make = warning if allow_lossy else error
-            message = f"cannot be carried over; known: {', '.join(READ)}"
-            findings.append((document.origin, make(ACME_FIELD, (field,), message)))
+        for field in sorted(spec.keys() - set(SUPPORTED_FIELDS)):
+            make_finding = warning if allow_lossy else error
+            message = f"cannot be carried over; supported: {', '.join(SUPPORTED_FIELDS)}"
+            findings.append((document.origin, make_finding(ACME_FIELD, (field,), message)))
         container = {
             "name": "vllm",
             "image": "vllm/vllm-openai:v0.32.0",

@@ -1,4 +1,4 @@
-"""The entry point: which kinds the package reads. `convert` is imported only if one is found."""
+"""The entry point: the kinds that `convert` supports; it is imported only if an input has one."""
 
 from fusioninfer_pulumi.plugins.importers import Importer
 

@@ -280,11 +280,11 @@ def _complete_engine(report: ConversionReport, container: Node, preset: Preset) 
         return container
     names = {variable.text("name") or "" for variable in variables}
     arguments: list[Node] = []
-    kept: list[Node] = []
+    other_variables: list[Node] = []
     for variable in variables:
         value = variable.get("value")
         if variable.text("name") != EXTRA_ARGS:
-            kept.append(variable)
+            other_variables.append(variable)
         elif value is None:
             report.error(
                 SHELL_EXPANSION_UNSUPPORTED,
@@ -295,7 +295,7 @@ def _complete_engine(report: ConversionReport, container: Node, preset: Preset) 
             report.consume(variable.at)
             # In a variable's value the kubelet expands only the variables before it.
             arguments += split_shell_text(
-                report, value, names, [variable.text("name") or "" for variable in kept]
+                report, value, names, [earlier.text("name") or "" for earlier in other_variables]
             )
     args = container.get("args")
     if args is not None and args.items:
@@ -312,7 +312,7 @@ def _complete_engine(report: ConversionReport, container: Node, preset: Preset) 
         args=Node(args.at if args is not None else at, arguments, args is None)
         if arguments
         else None,
-        env=Node(env.at, kept, env.synthetic) if env is not None and variables else env,
+        env=Node(env.at, other_variables, env.synthetic) if env is not None and variables else env,
     )
     for probe in _PROBES:
         container = _use_plain_http(report, container, probe)

@@ -237,16 +237,16 @@ def convert_service(
     copy_metadata(builder, builder.main)
     builder.set_origin(("spec", "roles"), spec.at)
     spec = fill_templates(builder, spec)
-    arguments = convert_model(builder, spec)
+    model_arguments = convert_model(builder, spec)
     spec = convert_initializer(builder, spec)
     convert_credentials(builder, spec, related.accounts, related.secrets)
     prefill = spec.get("prefill")
     if prefill is not None:
         builder.report.consume(prefill.at)  # `prefill: {}` has KServe's preset
-        convert_workload(builder, prefill, "prefill", "prefiller", arguments, replaced)
-        convert_workload(builder, spec, "decode", "decoder", arguments, replaced)
+        convert_workload(builder, prefill, "prefill", "prefiller", model_arguments, replaced)
+        convert_workload(builder, spec, "decode", "decoder", model_arguments, replaced)
     else:
-        convert_workload(builder, spec, "main", "worker", arguments, replaced)
+        convert_workload(builder, spec, "main", "worker", model_arguments, replaced)
     if not convert_queue(builder):
         _convert_gang(builder, spec)
     convert_router(builder, spec, related, replaced)

@@ -56,7 +56,7 @@ def convert_workload(
     workload: Node,
     name: str,
     component_type: str,
-    arguments: tuple[str, ...],
+    model_arguments: tuple[str, ...],
     replaced: ReplacedPresets,
 ) -> None:
     """Convert a workload to a role.
@@ -66,7 +66,7 @@ def convert_workload(
         workload: The workload's block of the service.
         name: Name of the role: main, prefill or decode.
         component_type: Its component type.
-        arguments: Arguments of the presets' command that name the model.
+        model_arguments: Arguments of the presets' command that name the model.
         replaced: Presets that the service's namespace replaces.
     """
     target = builder.add_role(workload.at, name, component_type)
@@ -89,7 +89,7 @@ def convert_workload(
         is_leader=True,
         has_sidecar=component_type == "decoder",
         has_offloading=workload.get("kvCacheOffloading") is not None,
-        model_arguments=arguments,
+        model_arguments=model_arguments,
         is_replaced=preset_name in replaced,
         has_script=replaced.get(preset_name, True),
     )
@@ -189,7 +189,7 @@ def _convert_templates(
         report.left_out(worker.at, "has no effect, because a replica is one pod; ignored")
         worker = None
     if worker is None:
-        _convert_template(builder, (*target, "template"), leader_pod, workload)
+        _copy_template(builder, (*target, "template"), leader_pod, workload)
         return
     at = block.at if block is not None else workload.at
     builder.derive((*target, "multinode", "nodeCount"), pods, at)
@@ -197,9 +197,9 @@ def _convert_templates(
     if _has_main_field(template, "command"):
         launcher = "none"
     builder.derive((*target, "multinode", "launcher"), launcher, at)
-    _convert_template(builder, (*target, "leaderTemplate"), leader_pod, workload)
+    _copy_template(builder, (*target, "leaderTemplate"), leader_pod, workload)
     worker_pod = merge_preset(report, worker, replace(preset, is_leader=False))
-    _convert_template(builder, (*target, "workerTemplate"), worker_pod, workload)
+    _copy_template(builder, (*target, "workerTemplate"), worker_pod, workload)
 
 
 def _has_main_field(pod: Node | None, *fields: str) -> bool:
@@ -213,7 +213,7 @@ def _find_main(pod: Node | None) -> list[Node]:
     return [container for container in containers if container.text("name") == MAIN]
 
 
-def _convert_template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
+def _copy_template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
     copy_node(builder, (*target, "spec"), pod)
     is_multi_pod = target[-1] != "template"
     for field, prefixes in _PROPAGATED_PREFIXES.items():

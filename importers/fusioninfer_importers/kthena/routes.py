@@ -253,8 +253,8 @@ def _find_shared_targets(
         if policy is not None and policy.retry != (main_policy and main_policy.retry):
             report.unsupported(
                 server.document.at("spec", "trafficPolicy", "retry"),
-                f"requests that {main.document.name} shares with it use one rule, with the retries "
-                f"of {main.document.name}; set both to the same",
+                f"differs from the retries of {main.document.name}, whose rule also routes requests "
+                "to this ModelServer; set both to the same",
             )
         yield SharedTarget(server, main, place)
 
@@ -323,11 +323,8 @@ def _add_rule(
     built["matches"] = [{key: item for key, item in match.items() if item} for match in matches]
     if len(targets) > 1:
         built["backendRefs"] = [
-            {
-                **make_pool_ref(backend.serving.builder.main.name),
-                "weight": _get_weight(target_model),
-            }
-            for target_model, backend, _ in targets
+            {**make_pool_ref(backend.serving.builder.main.name), "weight": _get_weight(model)}
+            for model, backend, _ in targets
         ]
     place = server.document.at("spec", "trafficPolicy")
     if policy is not None and policy.retry is not None:

@@ -71,7 +71,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class _RoleScaling:
+class _RoleAutoscaling:
     """Autoscaling of one role.
 
     Attributes:
@@ -183,7 +183,7 @@ def _convert_targets(
         report,
         policy,
         serving,
-        [_RoleScaling(sub.name or "", bounds, metrics, sources, block)],
+        [_RoleAutoscaling(sub.name or "", bounds, metrics, sources, block)],
     )
 
 
@@ -208,7 +208,7 @@ def _convert_disaggregated(
         }
         metrics = defaults if role.metrics is None else _zip_fields(role.metrics, block / "metrics")
         bounds = (role.min_replicas, role.max_replicas)
-        scaled.append(_RoleScaling(name, bounds, metrics, sources, block))
+        scaled.append(_RoleAutoscaling(name, bounds, metrics, sources, block))
     _add_autoscalers(report, policy, serving, scaled)
     if scaling_target.ratio_constraint is not None:
         _convert_ratio(report, serving, scaling_target.ratio_constraint, at / "ratioConstraint")
@@ -251,7 +251,7 @@ def _zip_fields(
 
 
 def _add_autoscalers(
-    report: ConversionReport, policy: Policy, serving: Serving, scaled: Sequence[_RoleScaling]
+    report: ConversionReport, policy: Policy, serving: Serving, scaled: Sequence[_RoleAutoscaling]
 ) -> None:
     """Add autoscalers to roles."""
     behavior = convert_behavior(report, policy.spec, policy.document.at("spec"))
@@ -320,7 +320,7 @@ def _add_autoscalers(
 
 
 def _set_initial_replicas(
-    report: ConversionReport, serving: Serving, index: int, role_scaling: _RoleScaling
+    report: ConversionReport, serving: Serving, index: int, role_scaling: _RoleAutoscaling
 ) -> None:
     """Set replicas within the bounds, because Kthena's autoscaler applies the bounds at once."""
     replicas = serving.roles[index].replicas
