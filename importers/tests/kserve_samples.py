@@ -86,5 +86,5 @@ def volumes(limit: str | None = "1Gi") -> list[Manifest]:
 
 def container(role: Manifest, block: str = "template") -> Manifest:
     """The first container of a converted role."""
-    findings: Manifest = role[block]["spec"]["containers"][0]
-    return findings
+    result: Manifest = role[block]["spec"]["containers"][0]
+    return result

@@ -28,8 +28,8 @@ RANKS = {"data": 2, "dataLocal": 1}
 
 def template(*documents: Manifest, block: str = "template") -> Manifest:
     """Return the first pod template of the only service."""
-    findings: Manifest = to_spec(*documents)["roles"][0][block]["spec"]
-    return findings
+    spec: Manifest = to_spec(*documents)["roles"][0][block]["spec"]
+    return spec
 
 
 def add_volumes(*listed: Any, **main: Any) -> Manifest:

@@ -31,27 +31,27 @@ BOUNDS = {"minReplicas": 1, "maxReplicas": 4}
 WAITING = {"metrics": [{"name": "waiting", "target": "5"}]}
 
 
-def scaling(*documents: Manifest) -> Any:
+def convert_scaling(*documents: Manifest) -> Any:
     return to_spec(*documents)["roles"][0].get("autoscaling")
 
 
-def one(**fields: Any) -> Any:
-    return scaling(serving(role(replicas=2)), policy(**fields))
+def convert_policy(**fields: Any) -> Any:
+    return convert_scaling(serving(role(replicas=2)), policy(**fields))
 
 
 def target(**fields: Any) -> Manifest:
     return scaled({"server": {**BOUNDS, **fields}})
 
 
-def group(sub: Any = None, **fields: Any) -> Manifest:
-    """A homogeneousTarget, of a role with `sub`."""
+def homogeneous(sub: Any = None, **fields: Any) -> Manifest:
+    """A homogeneousTarget: the ModelServing, or its role `sub`."""
     part = {"subTargets": {"kind": "Role", "name": sub}} if sub else {}
     ref = {"targetRef": {"kind": "ModelServing", "name": "ms"}}
     return {"target": {**ref, **part, **fields}, **BOUNDS}
 
 
 def test_pod_metric_becomes_autoscaler_metric() -> None:
-    assert one() == {**WAITING, **BOUNDS, "behavior": DEFAULTS}
+    assert convert_policy() == {**WAITING, **BOUNDS, "behavior": DEFAULTS}
     documents = serving(role(replicas=2)), policy()
     assert to_spec(*documents)["layout"] == "PerRole"
     objects = render(read_source(*documents).plans[0])
@@ -62,12 +62,13 @@ def test_pod_metric_becomes_autoscaler_metric() -> None:
 
 def test_metric_uses_name_of_its_source() -> None:
     source_of_pods = {"waiting": {"pod": {"name": "vllm:waiting", "uri": "/m", "port": 9000}}}
-    result = one(disaggregatedTarget=target(metricSources=source_of_pods))
+    result = convert_policy(disaggregatedTarget=target(metricSources=source_of_pods))
     assert result["metrics"] == [{"name": "vllm:waiting", "target": "5"}]
 
 
 def test_queries_use_keda() -> None:
-    result = one(disaggregatedTarget=target(metricSources={"waiting": {"prometheus": PROMETHEUS}}))
+    sources = {"waiting": {"prometheus": PROMETHEUS}}
+    result = convert_policy(disaggregatedTarget=target(metricSources=sources))
     assert result == {
         "engine": "KEDA",
         "prometheus": PROMETHEUS["serverURL"],
@@ -79,15 +80,15 @@ def test_queries_use_keda() -> None:
 
 def test_role_metrics_replace_policy_metrics() -> None:
     fields = [{"name": "own", "targetValue": "500m"}]
-    result = one(disaggregatedTarget=target(metrics=fields), metrics=None)
+    result = convert_policy(disaggregatedTarget=target(metrics=fields), metrics=None)
     assert result["metrics"] == [{"name": "own", "target": "500m"}]
 
 
 def test_binding_of_older_release_scales_its_role() -> None:
     old = policy(disaggregatedTarget=None, metrics=[{"metricName": "waiting", "targetValue": 5}])
-    sub = group("server", metricEndpoint={"uri": "/metrics", "port": 8000})
+    sub = homogeneous("server", metricEndpoint={"uri": "/metrics", "port": 8000})
     bound = binding(homogeneousTarget=sub)
-    result = scaling(serving(role(replicas=2)), old, bound)
+    result = convert_scaling(serving(role(replicas=2)), old, bound)
     assert result == {**WAITING, **BOUNDS, "behavior": DEFAULTS}
 
 
@@ -105,7 +106,7 @@ def test_binding_of_older_release_scales_its_role() -> None:
     ],
 )
 def test_behavior_is_converted(fields: Manifest, expected: Any) -> None:
-    behavior = one(behavior={"scaleUp": {"stablePolicy": fields}})["behavior"]
+    behavior = convert_policy(behavior={"scaleUp": {"stablePolicy": fields}})["behavior"]
     window, policies, select = expected
     wanted: Manifest = {"stabilizationWindowSeconds": window, "selectPolicy": select}
     if policies is not None:
@@ -118,8 +119,8 @@ def test_behavior_is_converted(fields: Manifest, expected: Any) -> None:
 
 
 def test_non_default_tolerance_is_a_warning() -> None:
-    assert one(tolerancePercent=10)["behavior"] == DEFAULTS
-    behavior = one(tolerancePercent=5)["behavior"]
+    assert convert_policy(tolerancePercent=10)["behavior"] == DEFAULTS
+    behavior = convert_policy(tolerancePercent=5)["behavior"]
     assert [behavior[item]["tolerance"] for item in ("scaleUp", "scaleDown")] == ["50m", "50m"]
     documents = serving(role(replicas=2)), policy(tolerancePercent=5)
     assert any("tolerancePercent: 5 needs Kubernetes 1.35" in item for item in warn(*documents))
@@ -202,7 +203,7 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
 @each_row(
     ("documents", "wanted"),
     [
-        ([policy(disaggregatedTarget=None, homogeneousTarget=group())],
+        ([policy(disaggregatedTarget=None, homogeneousTarget=homogeneous())],
          f"f#2: homogeneousTarget: {LOST}scales whole serving groups"),
         ([policy(disaggregatedTarget=None, heterogeneousTarget={"params": [{"cost": 3}]})],
          f"f#2: heterogeneousTarget: {LOST}distributes instances"),
@@ -227,7 +228,7 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
          f"{ROLE}.metricSources.b.prometheus.serverURL: {LOST}must be the same addre"),
         ([policy(disaggregatedTarget=target(metricSources=ZONE))],
          f"{ROLE}.metricSources.waiting.pod.labelSelector: {LOST}the metric covers all ent"),
-        ([policy(homogeneousTarget=group())], "f#2: spec: must have one target"),
+        ([policy(homogeneousTarget=homogeneous())], "f#2: spec: must have one target"),
         ([binding("none")], f"f#2: policyRef: {LOST}AutoscalingPolicy none is not in this input"),
         ([BOOSTER], f"{LOST}Kthena's controller creates a ModelServing"),
     ],
@@ -246,5 +247,5 @@ def test_policy_without_target_is_a_warning() -> None:
 def test_selector_of_the_roles_pods_is_accepted() -> None:
     labels = {"modelserving.volcano.sh/role": "server", "modelserving.volcano.sh/name": "ms"}
     pods = {"waiting": {"pod": {"labelSelector": {"matchLabels": labels}}}}
-    result = one(disaggregatedTarget=target(metricSources=pods))
+    result = convert_policy(disaggregatedTarget=target(metricSources=pods))
     assert result["metrics"] == WAITING["metrics"]

@@ -33,8 +33,8 @@ def objects(kind: str, *documents: Manifest) -> list[Manifest]:
 
 def pod(*documents: Manifest) -> Manifest:
     (item,) = objects("LeaderWorkerSet", *documents)
-    findings: Manifest = item["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-    return findings
+    spec: Manifest = item["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    return spec
 
 
 def test_cache_becomes_the_model() -> None:

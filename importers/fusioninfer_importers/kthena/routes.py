@@ -253,8 +253,8 @@ def _find_shared_targets(
         if policy is not None and policy.retry != (main_policy and main_policy.retry):
             report.unsupported(
                 server.document.at("spec", "trafficPolicy", "retry"),
-                f"differs from the retries of {main.document.name}, whose rule also routes requests "
-                "to this ModelServer; set both to the same",
+                f"differs from the retries of {main.document.name}, whose rule also routes to this "
+                "ModelServer; set both to the same",
             )
         yield SharedTarget(server, main, place)
 
