@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from e2e import report as verified
 from e2e.harness import Cluster
+from e2e.report import Report
 
 CLUSTER = pytest.StashKey[Cluster]()
 
@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Shells ignore SIGINT for background jobs, and child processes would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.pluginmanager.register(verified.Report(config), "verified")
+    config.pluginmanager.register(Report(config), "verified")
 
 
 @pytest.fixture(scope="session")

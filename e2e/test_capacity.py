@@ -21,11 +21,11 @@ PARTIAL = inputs.prefill_decode(minimum=MINIMUM)
 LOWEST_ORDINALS = inputs.prefill_decode(minimum=MINIMUM, required="LowestOrdinals")
 MEASURED = {
     # Bound pods of prefill-0, decode-0 and decode-1 by number of accelerators.
-    "literal": {80: (2, 4, 4), 64: (0, 0, 0), 48: (0, 0, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
+    "all-or-nothing": {80: (2, 4, 4), 64: (0, 0, 0), 48: (0, 0, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
     "partial": {80: (2, 4, 4), 64: (2, 4, 0), 48: (2, 4, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
 }
 PER_ROLE = {"layout": "PerRole"}
-FORMS = {"literal": STORY, "partial": PARTIAL}
+GANGS = {"all-or-nothing": STORY, "partial": PARTIAL}
 
 
 def assert_matches_model(bound: Bound) -> None:
@@ -54,35 +54,37 @@ def assert_match_model(cluster: Cluster, cases: list[Case]) -> list[Bound]:
     return bound
 
 
-@pytest.mark.verifies("Both PodGroup forms schedule what the capacity model says at 16 to 80 GPUs")
+@pytest.mark.verifies(
+    "All-or-nothing and partial gangs schedule what the capacity model says at 16 to 80 GPUs"
+)
 @pytest.mark.parametrize(
-    ("layout", "forms"),
-    [({}, FORMS), (PER_ROLE, FORMS), ({}, {"partial": LOWEST_ORDINALS})],
+    ("layout", "gangs"),
+    [({}, GANGS), (PER_ROLE, GANGS), ({}, {"partial": LOWEST_ORDINALS})],
     ids=["PerReplica", "PerRole", "LowestOrdinals"],
 )
-def test_pod_group_forms_schedule_measured_capacity(
-    cluster: Cluster, layout: dict[str, str], forms: dict[str, Object]
+def test_gangs_schedule_measured_capacity(
+    cluster: Cluster, layout: dict[str, str], gangs: dict[str, Object]
 ) -> None:
     services = {
-        form: {**manifest, "spec": {**manifest["spec"], **layout}}
-        for form, manifest in forms.items()
+        gang: {**manifest, "spec": {**manifest["spec"], **layout}}
+        for gang, manifest in gangs.items()
     }
     cases = {
-        (form, gpus): Case(f"{form} {gpus}", services[form], build_pools(gpus, 8))
-        for form in forms
-        for gpus in MEASURED[form]
+        (gang, gpus): Case(f"{gang} {gpus}", services[gang], build_pools(gpus, 8))
+        for gang in gangs
+        for gpus in MEASURED[gang]
     }
     results = scheduling.schedule(cluster, list(cases.values()))
-    table: dict[str, dict[int, tuple[int, ...]]] = {form: {} for form in forms}
-    for (form, gpus), bound in zip(cases, results, strict=True):
-        table[form][gpus] = tuple(bound.pods.values())
+    table: dict[str, dict[int, tuple[int, ...]]] = {gang: {} for gang in gangs}
+    for (gang, gpus), bound in zip(cases, results, strict=True):
+        table[gang][gpus] = tuple(bound.pods.values())
         assert_matches_model(bound)
         (model,) = compute_capacity_for_gpus(bound.case.plan, [gpus])
         assert bound.running == model.running
         assert bound.pod_group is not None
         is_waiting = bound.pod_group["status"]["phase"] == "Inqueue"
         assert is_waiting == (model.status == "Blocked")
-    assert table == {form: MEASURED[form] for form in forms}
+    assert table == {gang: MEASURED[gang] for gang in gangs}
 
 
 @pytest.mark.verifies(

@@ -16,10 +16,8 @@ from e2e.live import LiveService, wait_for_images
 pytestmark = pytest.mark.long
 
 TIMEOUT = 120.0
-SECOND_IMAGE = "registry.example.com/engine:2"
-
-
 FIRST_IMAGE, LATEST = "registry.example.com/engine:1", "lws-0.9"
+SECOND_IMAGE = "registry.example.com/engine:2"
 
 
 @pytest.fixture(scope="module", params=["lws-0.7", "lws-0.8", LATEST])

@@ -121,7 +121,7 @@ SPREAD = [{"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
 @pytest.mark.parametrize(
     ("nodes", "small", "minimum"),
     [(1, 2, None), (2, 2, None), (2, 8, {"inference": 1})],
-    ids=["no gang", "literal", "partial"],
+    ids=["no gang", "all-or-nothing", "partial"],
 )
 def test_leaders_are_spread(
     cluster: Cluster, namespace: str, nodes: int, small: int, minimum: dict[str, int] | None

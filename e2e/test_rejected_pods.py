@@ -1,4 +1,4 @@
-"""Pod templates that the library rejects, on the API server."""
+"""Pod templates that the library rejects, sent to the API server."""
 
 from __future__ import annotations
 

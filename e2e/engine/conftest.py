@@ -50,7 +50,7 @@ def stack(project: Callable[..., Stack]) -> Stack:
 
 
 @pytest.fixture
-def elsewhere(stack: Stack) -> Iterator[str]:
+def other_namespace(stack: Stack) -> Iterator[str]:
     """Return a second namespace; destroy the stack and delete the namespace afterwards."""
     name = stack.cluster.new_namespace()
     yield name

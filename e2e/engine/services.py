@@ -144,7 +144,7 @@ class Stack(Project):
         self.down().assert_succeeded()
         assert (self.list_objects(), self.read_resources()) == ([], [])
 
-    def without_permissions(self) -> None:
+    def drop_permissions(self) -> None:
         """Let the program read the cluster as a ServiceAccount without permissions."""
         account = f"system:serviceaccount:{self.namespace}:default"
         kubeconfig = str(self.cluster.kubeconfig_for(account))
@@ -186,13 +186,13 @@ class Stack(Project):
         """Return the UID of each LeaderWorkerSet. Replacing one changes its UID."""
         return {name: item["metadata"]["uid"] for name, item in self.lws().items()}
 
-    def images(self) -> dict[str, str]:
+    def lws_tags(self) -> dict[str, str]:
         return {
             name: get_tag(item["spec"]["leaderWorkerTemplate"]["workerTemplate"])
             for name, item in self.lws().items()
         }
 
-    def tags(self) -> dict[str, str]:
+    def pod_tags(self) -> dict[str, str]:
         return {
             pod["metadata"]["name"]: get_tag(pod) for pod in leaders(self.cluster, self.namespace)
         }

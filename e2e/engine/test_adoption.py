@@ -73,7 +73,7 @@ def test_adoption_restarts_nothing(stack: Stack) -> None:
     write_service(stack, make_service(namespace, image="registry.example/engine:2"))
     assert stack.preview() == {"update": 3}  # LeaderWorkerSets and the component
     stack.up().assert_succeeded()
-    assert set(stack.images().values()) == {"2"}
+    assert set(stack.lws_tags().values()) == {"2"}
     stack.down().assert_succeeded()
     cluster.wait(lambda: not cluster.pods(namespace), 60)
 

@@ -48,7 +48,7 @@ def test_unschedulable_gang_fails_update(stack: Stack) -> None:
 def test_update_without_permissions_is_rejected(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     stack.write(stack.service(role(), **SHORT))
-    stack.without_permissions()
+    stack.drop_permissions()
     result = stack.up().assert_succeeded()
     unread = f"leaderworkersets in {stack.namespace}: 403 Forbidden"
     assert f"availability of replicas was not checked: {unread}" in result.text

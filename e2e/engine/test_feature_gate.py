@@ -36,15 +36,15 @@ def test_repair_needs_deleted_leader_or_recreate(stack: Stack, layout: str, repa
         f"svc-serve-{ordinal}{'-0' if layout == 'PerReplica' else ''}" for ordinal in (0, 1)
     )
     broken = {healthy: "1", leader: "2"}
-    assert stack.tags() == broken
+    assert stack.pod_tags() == broken
     if repair == "delete":
         stack.write(stack.service(role(replicas=2, tag="3"), **spec))
         stack.up().assert_failed()
-        assert stack.tags() == broken
+        assert stack.pod_tags() == broken
         stack.cluster.delete("v1/Pod", leader, stack.namespace)
         spec["rollout"] = {"timeout": "150s"}
     else:
         spec["rollout"] = {"timeout": "150s", "strategy": repair}
     stack.deploy(role(replicas=2, tag="3"), **spec)
-    assert set(stack.tags().values()) == {"3"}
+    assert set(stack.pod_tags().values()) == {"3"}
     assert stack.count_ready() == {"serve": 2}

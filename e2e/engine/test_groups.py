@@ -47,7 +47,7 @@ def read_groups(stack: Stack) -> dict[int, tuple[int, set[str]]]:
 
 def read_tags(stack: Stack) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
-    for name, tag in stack.images().items():
+    for name, tag in stack.lws_tags().items():
         found.setdefault(int(name.split("-")[1]), set()).add(tag)
     return found
 

@@ -29,7 +29,7 @@ def test_pods_change_after_image_pull(stack: Stack) -> None:
     assert stack.preview() == {}
     stack.deploy(role(replicas=2, tag="2"), **spec)
     assert read_pull(stack) == ("2", 2)
-    assert set(stack.tags().values()) == {"2"}
+    assert set(stack.pod_tags().values()) == {"2"}
 
     # The DaemonSet cannot replace its pods.
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "2"}}}
@@ -38,5 +38,5 @@ def test_pods_change_after_image_pull(stack: Stack) -> None:
     stack.write(stack.service(role(replicas=2, tag="3"), wait={"timeout": "20s"}, **spec))
     stack.up().assert_failed()
     assert read_pull(stack)[0] == "3"
-    assert set(stack.tags().values()) == {"2"}
+    assert set(stack.pod_tags().values()) == {"2"}
     stack.down().assert_succeeded()

@@ -102,7 +102,7 @@ def kill_twice(stack: Stack, moment: Moment) -> None:
         stack.write(wanted)
         moment.end(stack.start("up", "--yes", "--skip-preview"), seconds)
         assert_repaired(stack, wanted)
-    assert set(stack.images().values()) == {"2"}
+    assert set(stack.lws_tags().values()) == {"2"}
     stack.down().assert_succeeded()
     assert stack.list_objects() == []
     assert stack.read_resources() == []

@@ -40,7 +40,7 @@ def test_queued_service_is_created_updated_and_scaled(kueue: Cluster, tmp_path: 
     with stack.min_ready_replicas() as min_ready:
         up("2").assert_succeeded()
     assert min_ready["serve"] >= 1
-    assert stack.images() == {"svc-serve-0": "2", "svc-serve-1": "2"}
+    assert stack.lws_tags() == {"svc-serve-0": "2", "svc-serve-1": "2"}
 
     result = up("2", replicas=3, **SHORT).read_diagnostics()
     (waits,) = [line for line in result if "LocalQueue" in line]
@@ -61,7 +61,7 @@ def test_queued_service_is_created_updated_and_scaled(kueue: Cluster, tmp_path: 
     ), result
     assert stack.count_ready()["serve"] == 1
     up("4").assert_succeeded()
-    assert stack.images() == {"svc-serve-0": "4", "svc-serve-1": "4"}
+    assert stack.lws_tags() == {"svc-serve-0": "4", "svc-serve-1": "4"}
     assert stack.count_ready() == {"serve": 2}
 
     up("4", replicas=1).assert_succeeded()

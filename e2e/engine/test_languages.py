@@ -97,7 +97,7 @@ def test_yaml_program_creates_and_updates(yaml_stack: YamlStack) -> None:
     assert stack.read_output("status")["components"]["serve"]["phase"] == "Running"
     assert stack.preview() == {}
     stack.deploy_services(stack.service(role(replicas=2, tag="2")), *others)
-    found = stack.images()
+    found = stack.lws_tags()
     assert {name: tag for name, tag in found.items() if name.startswith("svc-")} == {
         "svc-serve-0": "2",
         "svc-serve-1": "2",

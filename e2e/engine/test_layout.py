@@ -31,7 +31,7 @@ def test_surge_waits_for_capacity(stack: Stack, unavailable: int) -> None:
         stack.cluster.wait(lambda: len(stack.pods()) == 6, 90, "deletion of the surge replica")
     assert min_ready["serve"] >= 3 - unavailable
     assert stack.count_ready() == {"serve": 3}
-    assert set(stack.tags().values()) == {"2"}
+    assert set(stack.pod_tags().values()) == {"2"}
 
 
 @pytest.mark.verifies("With PerRole, Sequential updates a role after the previous one is available")
@@ -51,9 +51,9 @@ def test_sequential_roles_update_in_order(stack: Stack) -> None:
     stack.up().assert_failed()
     halted = {"svc-prefill-0": "1", "svc-prefill-1": "2"}
     untouched = {"svc-decode-0": "1", "svc-decode-1": "1"}
-    assert stack.tags() == {**halted, **untouched}
+    assert stack.pod_tags() == {**halted, **untouched}
     stack.deploy_services(make_service("3"))
-    assert set(stack.tags().values()) == {"3"}
+    assert set(stack.pod_tags().values()) == {"3"}
 
 
 @pytest.mark.parametrize("layouts", [("PerReplica", "PerRole"), ("PerRole", "PerReplica")])
@@ -75,7 +75,7 @@ def test_layout_change_of_running_role_is_rejected(stack: Stack, layouts: tuple[
     stack.cluster.wait(lambda: len(stack.pods()) == 3, 60, "pods of the old service")
     stack.deploy(role(replicas=0), name="next", **second)
     stack.deploy(role(), name="next", **first)
-    assert set(stack.images().values()) == {"1"}
+    assert set(stack.lws_tags().values()) == {"1"}
 
 
 def scale(stack: Stack, replicas: int) -> None:
@@ -111,13 +111,13 @@ def test_replicas_of_another_controller_stay(stack: Stack) -> None:
     assert stack.pods() == before
     stack.program = stack.program.replace("\nfor text in", LEAVE_REPLICAS)
     stack.up().assert_succeeded()
-    assert set(stack.tags().values()) == {"2"}
+    assert set(stack.pod_tags().values()) == {"2"}
     assert stack.count_ready() == {"serve": 4}
     assert stack.preview() == {}
     scale(stack, 3)
     stack.deploy(role(replicas=2, tag="3"), **PER_ROLE)
     assert stack.count_ready() == {"serve": 3}
-    assert set(stack.tags().values()) == {"3"}
+    assert set(stack.pod_tags().values()) == {"3"}
     stack.refresh().assert_succeeded()
     stack.deploy(role(replicas=2, tag="4"), **PER_ROLE)
     assert stack.count_ready() == {"serve": 3}

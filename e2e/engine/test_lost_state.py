@@ -56,7 +56,7 @@ def test_lost_state_is_recovered(stack: Stack) -> None:
     assert stack.preview() == {}
     min_ready = stack.roll_services(make_service(stack.namespace, "2"))
     assert min_ready["serve"] == 2, min_ready
-    assert set(stack.images().values()) == {"2"}
+    assert set(stack.lws_tags().values()) == {"2"}
     assert stack.list_lws_uids() == uids
     stack.destroy()
 
@@ -125,8 +125,8 @@ def test_manual_changes_of_gang_are_repaired(stack: Stack) -> None:
     result = stack.up().assert_failed()
     assert 'conflict with "' in result.text
     assert '.containers[name="engine"].image' in result.text
-    assert stack.images() == {"svc-serve-0": "hand", "svc-serve-1": "1"}
+    assert stack.lws_tags() == {"svc-serve-0": "hand", "svc-serve-1": "1"}
     stack.up(PULUMI_K8S_ENABLE_PATCH_FORCE="true").assert_succeeded()
-    assert set(stack.images().values()) == {"1"}
+    assert set(stack.lws_tags().values()) == {"1"}
     assert stack.count_ready() == {"serve": 2}
     assert stack.preview() == {}

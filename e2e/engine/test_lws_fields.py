@@ -1,4 +1,4 @@
-"""LeaderWorkerSet fields outside the pod template: some roll, others are immutable."""
+"""LeaderWorkerSet fields outside the pod template: changes of some roll, others are immutable."""
 
 from __future__ import annotations
 

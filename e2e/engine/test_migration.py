@@ -87,7 +87,7 @@ def test_stack_of_version_0_1_0_upgrades(
     assert list_state(stack.read_resources()) == sorted(
         name for item in new for name in list_rendered(item)
     )
-    assert set(stack.images().values()) == {tag}
+    assert set(stack.lws_tags().values()) == {tag}
     if tag == "1":
         after = stack.pods()
         assert omit_pickers(after) == omit_pickers(before)

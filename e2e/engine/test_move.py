@@ -70,14 +70,14 @@ def test_role_moves_to_another_layout(
     f"A service moves to another name or namespace without failed requests ({STAND_IN})"
 )
 def test_service_moves_to_another_name_or_namespace(
-    stack: Stack, elsewhere: str, port: int, namespaces: int
+    stack: Stack, other_namespace: str, port: int, namespaces: int
 ) -> None:
     stack.cluster.add_nodes(2)
     stack.program = PROGRAM.replace('args["metadata"]["name"], args', '"chat", args')
     stack.deploy(make_router(), make_role(port=port), name="chat")
-    name, target = ("chat", elsewhere) if namespaces > 1 else ("talk", stack.namespace)
+    name, target = ("chat", other_namespace) if namespaces > 1 else ("talk", stack.namespace)
     wanted = service(target, make_router(), make_role(port=port), name=name)
-    with Traffic(stack.cluster, stack.namespace, elsewhere, port=port, host=HOST) as traffic:
+    with Traffic(stack.cluster, stack.namespace, other_namespace, port=port, host=HOST) as traffic:
         traffic.wait(ENOUGH)
         stack.deploy_services(wanted)
         last = traffic.wait(ENOUGH)
@@ -128,7 +128,9 @@ def test_service_hands_over_by_weights(stack: Stack, port: int) -> None:
 @pytest.mark.verifies(
     f"A service hands over by weights to another namespace without failures ({STAND_IN})"
 )
-def test_service_hands_over_to_another_namespace(stack: Stack, elsewhere: str, port: int) -> None:
+def test_service_hands_over_to_another_namespace(
+    stack: Stack, other_namespace: str, port: int
+) -> None:
     stack.cluster.add_nodes(2)
     stack.program = PROGRAM.replace(
         'args["metadata"]["name"], args', 'args["metadata"]["namespace"], args'
@@ -137,33 +139,33 @@ def test_service_hands_over_to_another_namespace(stack: Stack, elsewhere: str, p
     def old(share: int) -> dict[str, Any]:
         group = "inference.networking.k8s.io"
         pool = {"group": group, "kind": "InferencePool", "name": "chat-pool"}
-        other = {**pool, "namespace": elsewhere, "weight": share}
+        other = {**pool, "namespace": other_namespace, "weight": share}
         backends = [{**pool, "weight": 100 - share}, other]
         splitting = {**make_router(rules=[{"backendRefs": backends}]), "referenceGrants": True}
         return stack.service(splitting, make_role(port=port), name="chat")
 
     def new(route: dict[str, Any]) -> dict[str, Any]:
         router = {**make_router(), "httproute": route}
-        return service(elsewhere, router, make_role(port=port), name="chat")
+        return service(other_namespace, router, make_role(port=port), name="chat")
 
     follows = new({"refs": [{"name": "chat-httproute", "namespace": stack.namespace}]})
     leads = new(make_router()["httproute"])
     stack.deploy(make_router(), make_role(port=port), name="chat")
-    with Traffic(stack.cluster, stack.namespace, elsewhere, port=port, host=HOST) as traffic:
+    with Traffic(stack.cluster, stack.namespace, other_namespace, port=port, host=HOST) as traffic:
         traffic.wait(ENOUGH)
         for share in (0, 50, 100):
             stack.deploy_services(follows, old(share))
             traffic.wait(10)
             namespaces = {item.namespace for item in traffic.wait(ENOUGH)}
-            wanted = {stack.namespace: share < 100, elsewhere: share > 0}
+            wanted = {stack.namespace: share < 100, other_namespace: share > 0}
             assert namespaces == {name for name, serves in wanted.items() if serves}
         stack.deploy_services(leads, old(100))
         traffic.wait(ENOUGH)
         stack.deploy_services(leads)
-        assert {item.namespace for item in traffic.wait(ENOUGH)} == {elsewhere}
+        assert {item.namespace for item in traffic.wait(ENOUGH)} == {other_namespace}
     assert traffic.count_errors() == {}
     assert stack.list_objects() == []
-    stack.assert_objects(leads, elsewhere)
+    stack.assert_objects(leads, other_namespace)
 
 
 @pytest.mark.verifies(f"One `up` adds or removes a service and its share of requests ({STAND_IN})")

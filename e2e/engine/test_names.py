@@ -55,7 +55,9 @@ for text in Path("services.yaml").read_text().split("\\n---\\n"):
 
 
 @pytest.mark.verifies("Components with services of one name in two namespaces stay separate")
-def test_equal_service_names_in_two_namespaces_stay_separate(stack: Stack, elsewhere: str) -> None:
+def test_equal_service_names_in_two_namespaces_stay_separate(
+    stack: Stack, other_namespace: str
+) -> None:
     stack.cluster.add_nodes(4)
 
     def make_service(where: str, component: str, replicas: int = 2, **more: Any) -> dict[str, Any]:
@@ -70,7 +72,7 @@ def test_equal_service_names_in_two_namespaces_stay_separate(stack: Stack, elsew
     before = stack.pods()
     for replicas in (1, 2):
         # If the two services were confused, this would be rejected as a changed subGroupPolicy.
-        stack.deploy_services(make_service(elsewhere, "west", replicas, **policy), east)
-        assert stack.count_ready(elsewhere) == {"serve": replicas}
+        stack.deploy_services(make_service(other_namespace, "west", replicas, **policy), east)
+        assert stack.count_ready(other_namespace) == {"serve": replicas}
         assert stack.pods() == before
     assert stack.preview() == {}

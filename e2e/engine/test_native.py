@@ -56,7 +56,7 @@ def test_native_gang_is_created_updated_and_scaled(stack: Stack, layout: str) ->
     with stack.min_ready_replicas() as seen:
         stack.deploy_services(make_service(stack.namespace, tag="2", layout=layout))
     assert seen["decode"] >= 1
-    assert set(stack.tags().values()) == {"2"}
+    assert set(stack.pod_tags().values()) == {"2"}
 
     before = stack.pods()
     stack.deploy_services(make_service(stack.namespace, 3, tag="2", layout=layout))

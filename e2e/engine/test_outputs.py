@@ -50,13 +50,13 @@ def test_unschedulable_optional_replicas_are_not_awaited(stack: Stack) -> None:
     up = {pod["metadata"]["name"] for pod in stack.cluster.ready_pods(stack.namespace, LEADERS)}
     if "svc-serve-2-0" not in up:
         result.assert_succeeded()
-        stack.cluster.wait(lambda: set(stack.tags().values()) == {"2"}, 60, "new images")
+        stack.cluster.wait(lambda: set(stack.pod_tags().values()) == {"2"}, 60, "new images")
         return
     # The update fails for that replica with its reason, and later replicas stay unchanged.
     (down,) = {"svc-serve-0-0", "svc-serve-1-0"} - up
     assert result.status != 0
     assert f"svc: {down.removesuffix('-0')} is not available" in result.text, result.text[-4000:]
-    images = stack.tags()
+    images = stack.pod_tags()
     assert images["svc-serve-0-0"] == ("1" if down == "svc-serve-1-0" else "2")
 
 

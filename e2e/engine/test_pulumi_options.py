@@ -75,7 +75,7 @@ def test_partial_commands_update_replica_by_replica(stack: Stack) -> None:
         stack.write(stack.service(role(tag=max(tags), **SLOW)))
         with stack.min_ready_replicas() as min_ready:
             stack.run(*UP, *words).assert_succeeded()
-        assert list(stack.images().values()) == list(tags), words
+        assert list(stack.lws_tags().values()) == list(tags), words
         assert min_ready["serve"] == 2, words
     assert stack.preview() == {}
     experimental = {"PULUMI_EXPERIMENTAL": "true"}
@@ -83,12 +83,12 @@ def test_partial_commands_update_replica_by_replica(stack: Stack) -> None:
     stack.run("preview", "--save-plan", "plan.json", **experimental).assert_succeeded()
     with stack.min_ready_replicas() as min_ready:
         stack.run(*UP, "--plan", "plan.json", **experimental).assert_succeeded()
-    assert (min_ready["serve"], set(stack.images().values())) == (2, {"7"})
+    assert (min_ready["serve"], set(stack.lws_tags().values())) == (2, {"7"})
     # Other changes than the plan's are rejected.
     stack.write(stack.service(role(tag="8")))
     planned = stack.run(*UP, "--plan", "plan.json", **experimental).assert_failed()
     assert "violates plan" in planned.text
-    assert set(stack.images().values()) == {"7"}
+    assert set(stack.lws_tags().values()) == {"7"}
     stack.deploy(role(tag="7", **SLOW))
     stack.run("refresh", "--yes", "--run-program").assert_succeeded()
     assert stack.preview() == {}
@@ -159,7 +159,7 @@ def test_state_move_restarts_no_pod(stack: Stack, project: Callable[..., Stack])
     # The service updates replica by replica in its new stack.
     with stack.min_ready_replicas() as min_ready:
         other.deploy(role(tag="2", **SLOW))
-    assert (min_ready["serve"], set(stack.images().values())) == (2, {"2"})
+    assert (min_ready["serve"], set(stack.lws_tags().values())) == (2, {"2"})
 
 
 @pytest.mark.verifies(
@@ -172,7 +172,7 @@ def test_update_continues_after_interruption(stack: Stack, signals: int) -> None
     stack.deploy(role())
     stack.write(stack.service(role(tag="2", behaviour="unpullable")))
     process = stack.start(*UP)
-    stack.cluster.wait(lambda: "2" in stack.images().values(), 60, "the first replica to change")
+    stack.cluster.wait(lambda: "2" in stack.lws_tags().values(), 60, "the first replica to change")
     assert "locked" in stack.down().assert_failed().text
     for _ in range(signals):
         # A terminal also signals all processes of the group.
@@ -180,10 +180,10 @@ def test_update_continues_after_interruption(stack: Stack, signals: int) -> None
         time.sleep(1)
     text, _ = process.communicate(timeout=60)
     assert process.returncode != 0, text
-    assert sorted(stack.images().values()) == ["1", "1", "2"]
+    assert sorted(stack.lws_tags().values()) == ["1", "1", "2"]
     stack.run("cancel", "--yes")
     stack.deploy(role(tag="3"))
-    assert set(stack.images().values()) == {"3"}
+    assert set(stack.lws_tags().values()) == {"3"}
     assert stack.preview() == {}
     stack.down().assert_succeeded()
     assert stack.list_objects() == []

@@ -66,7 +66,7 @@ def test_created_service_changes_image_gradually(
     min_ready = stack.roll(role(tag="2", **more), layout=layout)
     assert min_ready["samples"] > replicas
     assert min_ready["serve"] == replicas - 1, min_ready
-    assert set(stack.tags().values()) == {"2"}
+    assert set(stack.pod_tags().values()) == {"2"}
     assert stack.read_output("status")["components"]["serve"]["phase"] == "Running"
     assert stack.preview() == {}
     stack.destroy()
@@ -93,16 +93,16 @@ def test_failing_image_halts_update_until_repaired(stack: Stack, layout: str, re
     limit = "" if layout == "PerReplica" else " 5s per replica"
     expected = f"svc: {halted} is not available after 15s (rollout.timeout{limit})"
     assert expected in result.text, result.text
-    assert stack.tags() == dict(zip(list_leader_names(layout, 0, 1, 2), "112", strict=True))
+    assert stack.pod_tags() == dict(zip(list_leader_names(layout, 0, 1, 2), "112", strict=True))
     if layout == "PerReplica":
-        assert list(stack.images().values()) == ["1", "1", "2"]
+        assert list(stack.lws_tags().values()) == ["1", "1", "2"]
     after = stack.pods()
     changed = [name for name, uid in before.items() if after.get(name) != uid]
     assert changed == list_leader_names(layout, 2)
     assert stack.count_ready() == {"serve": 2}
     min_ready = stack.roll(role(tag=repair), layout=layout)
     assert min_ready["serve"] >= 2
-    assert set(stack.images().values()) == set(stack.tags().values()) == {repair}
+    assert set(stack.lws_tags().values()) == set(stack.pod_tags().values()) == {repair}
     assert stack.count_ready() == {"serve": 3}
     assert stack.preview() == {}
 
@@ -115,16 +115,16 @@ def test_replicas_below_partition_keep_their_pods(stack: Stack, layout: str) -> 
     held: dict[str, Any] = {"layout": layout, "rollout": {"timeout": "150s", "partition": 2}}
     frozen = list_leader_names(layout, 0, 1)
     stack.deploy(role(replicas=4, tag="2"), **held)
-    assert [name for name, tag in stack.tags().items() if tag == "1"] == frozen
+    assert [name for name, tag in stack.pod_tags().items() if tag == "1"] == frozen
     assert stack.preview() == {}
     owner = {"labels": {"team": "blue"}}
     stack.deploy(role(replicas=5, tag="2"), metadata=owner, **held)
-    assert [name for name, tag in stack.tags().items() if tag == "1"] == frozen
+    assert [name for name, tag in stack.pod_tags().items() if tag == "1"] == frozen
     assert {item["metadata"]["labels"]["team"] for item in stack.lws().values()} == {"blue"}
     after = stack.pods()
     assert all(after[name] == before[name] for name in frozen)
     stack.deploy(role(replicas=5, tag="2"), metadata=owner, layout=layout)
-    assert set(stack.images().values()) == set(stack.tags().values()) == {"2"}
+    assert set(stack.lws_tags().values()) == set(stack.pod_tags().values()) == {"2"}
 
 
 @layouts("Scaling restarts nothing, and adds or removes at most one LeaderWorkerSet", core=True)
@@ -200,7 +200,7 @@ def test_replicas_and_image_change_together(stack: Stack, workers: str | None) -
         stack.up(**parallel).assert_succeeded()
     assert min_ready["serve"] == 2, min_ready
     assert stack.count_ready() == {"serve": 10}
-    assert set(stack.images().values()) == {"2"}
+    assert set(stack.lws_tags().values()) == {"2"}
     assert not set(stack.pods().items()) & set(before.items())
     assert stack.preview() == {}
     stack.write(stack.service(role(replicas=10, tag="3", **TWO_NODES)))
@@ -224,5 +224,5 @@ def test_role_joins_gang_during_update(stack: Stack) -> None:
     min_ready = stack.roll_services(make_service("2", 3))
     assert min_ready["prefill"] == 1, min_ready
     assert stack.count_ready() == {"prefill": 2, "decode": 3}
-    assert set(stack.images().values()) == {"2"}
+    assert set(stack.lws_tags().values()) == {"2"}
     assert stack.preview() == {}

@@ -52,7 +52,7 @@ def test_unavailable_replicas_update_first(stack: Stack, provider: str) -> None:
     min_ready = stack.roll(role(replicas=4, tag="2", behaviour="slow"))
     assert min_ready["serve"] == 3, min_ready
     assert stack.count_ready() == {"serve": 4}
-    assert set(stack.images().values()) == {"2"}
+    assert set(stack.lws_tags().values()) == {"2"}
     assert stack.preview() == {}
 
 
@@ -72,11 +72,11 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
     assert "pod svc-serve-0-0: phase Running, not ready" in result.text
     assert "Traceback" not in result.text
     assert stack.pods() == before
-    assert set(stack.images().values()) == {"1"}
+    assert set(stack.lws_tags().values()) == {"1"}
     held |= {"maxUnavailable": 2, "timeout": "150s"}
     min_ready = stack.roll(changed, rollout=held)
     assert min_ready["serve"] == 2, min_ready
-    assert list(stack.images().values()) == ["1", "2", "2", "2"]
+    assert list(stack.lws_tags().values()) == ["1", "2", "2", "2"]
     assert stack.preview() == {}
 
 
@@ -86,8 +86,8 @@ def test_halted_update_continues(stack: Stack) -> None:
     stack.deploy(role())
     late = role(tag="2", behaviour="slow", delay="15s")
     stack.fail(late, rollout={"timeout": "4s"})
-    assert sorted(stack.images().values()) == ["1", "1", "2"]
+    assert sorted(stack.lws_tags().values()) == ["1", "1", "2"]
     min_ready = stack.roll(late)
     assert min_ready["serve"] == 2, min_ready
-    assert set(stack.images().values()) == {"2"}
+    assert set(stack.lws_tags().values()) == {"2"}
     assert stack.preview() == {}

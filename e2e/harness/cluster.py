@@ -21,7 +21,7 @@ from e2e.harness import components as parts
 from e2e.harness.api import ApiError, Client
 from e2e.harness.certificates import create_certificates, write_kubeconfig
 from e2e.harness.control_plane import (
-    FIRST_SERVICE,
+    API_SERVER_IP,
     ControlPlane,
     prepare_control_plane,
     start_api_server,
@@ -88,7 +88,7 @@ class Cluster(Lifetime, Client):
             self.directory = Path(tempfile.mkdtemp(prefix="fusioninfer-e2e-"))
             stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
             self._ports = iter(find_ports(10))
-            addresses = [self._address, FIRST_SERVICE] if self._address else []
+            addresses = [self._address, API_SERVER_IP] if self._address else []
             certificates = create_certificates(self.directory / "certificates", addresses)
             port = next(self._ports)
             self._plane = prepare_control_plane(

@@ -26,10 +26,9 @@ PROGRAMS: Mapping[str, Sequence[str]] = yaml.safe_load(
     Path(__file__).with_name("programs.yaml").read_text(encoding="utf-8")
 )
 
-SERVICES = "10.96.0.0/16"
+SERVICE_CIDR = "10.96.0.0/16"
 """Cluster IPs of Services; the first is the API server's."""
-
-FIRST_SERVICE = "10.96.0.1"
+API_SERVER_IP = "10.96.0.1"
 
 
 def format_arguments(name: str, **values: object) -> list[str]:
@@ -123,7 +122,7 @@ def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None
                 certificates=certificates.directory,
                 directory=plane.directory,
                 token_key=certificates.token_key,
-                services=SERVICES,
+                services=SERVICE_CIDR,
             ),
             *format_arguments(f"kube-apiserver {variant}", address=plane.address),
             # Beta versions are off by default, even if their feature gate is on.

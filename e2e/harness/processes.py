@@ -94,10 +94,9 @@ class Program:
 
 
 class Programs(Lifetime):
-    """The programs of a cluster, killed when the context or the starting thread ends."""
+    """A cluster's programs and their logs, killed when the context or the starting thread ends."""
 
     def __init__(self, directory: Path) -> None:
-        """Write logs to `directory`."""
         self.directory = directory
         self.running: dict[str, Program] = {}
 

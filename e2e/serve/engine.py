@@ -32,7 +32,7 @@ PREVIOUS = "0.31.0"
 RELEASES = ("0.11.0", VLLM)
 """The oldest supported release and the newest."""
 
-PAIRED = ("0.12.0", "0.13.0", "0.17.0", "0.28.0", PREVIOUS, VLLM)
+NIXL_RELEASES = ("0.12.0", "0.13.0", "0.17.0", "0.28.0", PREVIOUS, VLLM)
 """Releases whose NixlConnector runs on CPUs. Later ones compare a hash of the settings of both
 engines, and the latest ones survive a mismatch."""
 
@@ -119,7 +119,7 @@ class Models:
 
 
 def vllm(version: str = VLLM) -> Vllm:
-    return Vllm(f"vllm-{version}", version, transfer=version in PAIRED)
+    return Vllm(f"vllm-{version}", version, transfer=version in NIXL_RELEASES)
 
 
 def envoy() -> Environment:

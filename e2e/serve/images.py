@@ -22,7 +22,7 @@ from typing import Any
 from e2e.catalog import program
 from e2e.harness.resources import Object
 from e2e.serve.enclosure import ADDRESS
-from e2e.serve.engine import PAIRED, Environment, Models, Ray, Vllm, ray, vllm
+from e2e.serve.engine import NIXL_RELEASES, Environment, Models, Ray, Vllm, ray, vllm
 from e2e.serve.hub import PORT
 
 PAUSE = "registry.k8s.io/pause:3.10"
@@ -48,7 +48,7 @@ MODELS = ("tiny", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "deepsee
 ADAPTERS = ("adapter", "example/qwen3-sql-lora", "example/support-7")
 """Names of its LoRA adapter."""
 
-STARTERS = {"vllm": "serve", "python3": "-m vllm.entrypoints.openai.api_server"}
+START_ARGUMENTS = {"vllm": "serve", "python3": "-m vllm.entrypoints.openai.api_server"}
 """Arguments that start an engine, by program."""
 
 WRAPPER = """\
@@ -133,7 +133,7 @@ LLM_D = {
 
 def find_engine(tag: str) -> Vllm:
     """Return the release of an image's tag if it is installed, else the one of most tests."""
-    named = (vllm(release) for release in PAIRED if tag.startswith(f"v{release}"))
+    named = (vllm(release) for release in NIXL_RELEASES if tag.startswith(f"v{release}"))
     return next((engine for engine in named if engine.is_installed), vllm())
 
 
@@ -169,7 +169,7 @@ def _make_engine_image(engine: Vllm, ray_environment: Ray | None = None) -> Imag
         environment={**ENGINE_ENVIRONMENT, **python_path, "PATH": path},
         scripts={
             f"opt/engine/{name}": WRAPPER.format(program=f"{binaries}/{name}", start=start)
-            for name, start in STARTERS.items()
+            for name, start in START_ARGUMENTS.items()
         },
         # vLLM checks first whether a model name is a folder.
         links={f"models/{name}": str(Models().model) for name in MODELS}

@@ -20,7 +20,7 @@ import yaml
 from e2e.catalog import program
 from e2e.harness import Cluster, Object
 from e2e.harness.certificates import write_kubeconfig
-from e2e.harness.control_plane import SERVICES, format_arguments, wait_http
+from e2e.harness.control_plane import SERVICE_CIDR, format_arguments, wait_http
 from e2e.harness.pods import is_condition_true
 from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, find_ports
 from e2e.harness.resources import read_objects
@@ -212,7 +212,7 @@ class Node:
 
 def prepare_network() -> None:
     """Configure the enclosure's addresses, before the cluster starts."""
-    enclosure.prepare([ADDRESS], [SERVICES])
+    enclosure.prepare([ADDRESS], [SERVICE_CIDR])
 
 
 def add_network(cluster: Cluster, number: int) -> NodeNetwork:

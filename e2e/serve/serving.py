@@ -11,7 +11,7 @@ from e2e.harness import KUBE_SCHEDULER, LWS, VOLCANO, Cluster, Object
 from e2e.harness.pods import is_ready
 from e2e.serve.dns import start_dns
 from e2e.serve.enclosure import ADDRESS
-from e2e.serve.engine import PAIRED, Vllm, vllm
+from e2e.serve.engine import NIXL_RELEASES, Vllm, vllm
 from e2e.serve.node import Node, add_network, describe, find_stuck, prepare_network, read_logs
 
 START_TIMEOUT = 600.0
@@ -114,7 +114,7 @@ class Serving:
 
 
 def _list_engines() -> list[Vllm]:
-    return [engine for engine in map(vllm, PAIRED) if engine.is_installed]
+    return [engine for engine in map(vllm, NIXL_RELEASES) if engine.is_installed]
 
 
 @contextmanager

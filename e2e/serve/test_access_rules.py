@@ -44,7 +44,6 @@ HOST = "qwen.example.com"
 NAMESPACE = "models"
 NAME = "direct.models.svc"
 KEYS = {"team-a": "the-key-of-a", "team-b": "the-key-of-b"}
-# The program returns the request headers.
 ENGINE = """
 import http.server, json, ssl
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from e2e.serve.engine import PAIRED, RELEASES, explain_missing, vllm
+from e2e.serve.engine import NIXL_RELEASES, RELEASES, explain_missing, vllm
 from e2e.serve.parsers import ask
 from e2e.serve.services import render_objects, role, router, service
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
@@ -14,7 +14,7 @@ from fusioninfer_pulumi.engines.metric_names import has_metric, strip_suffix
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
-TESTED = sorted({*RELEASES, *PAIRED})
+TESTED = sorted({*RELEASES, *NIXL_RELEASES})
 NAME = re.compile(r"vllm:[a-z0-9_]+")
 
 BY_DEFAULT = {"vllm:cache_config_info", "vllm:lora_requests_info", "vllm:num_requests_waiting"}

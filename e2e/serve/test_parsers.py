@@ -12,7 +12,6 @@ from fusioninfer_pulumi.presets.model_catalogue import load_catalogue
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
-
 UNVALIDATED = ("--port", "--lora-modules", "--mm-", "--video-pruning-rate", "--max-lora-cls-labels")
 """Arguments that vLLM validates neither in the parser nor in a text model's configuration: ports,
 adapters, and limits of multimodal models and classifiers."""

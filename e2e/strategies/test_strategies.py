@@ -122,8 +122,6 @@ def is_sticky(picker: PickerClient, prompt: str) -> bool:
 
 
 HOT = "Everybody asks this today: " * 10
-
-
 RANKS = 3
 
 
