@@ -73,11 +73,13 @@ def _render_header(
     fits = [layout.fit for layout in candidates if layout.fit is not None]
     yield f"Estimate for {fits[0].basis}" if fits else "Estimate"
     columns = [] if load else ["GPUS"]
+    has_pools = any(proposal.place.pool is not None for proposal in proposals)
     if length:
-        columns += ["TOKENS in its KV cache", "concurrent REQUESTS of that length"]
+        columns += ["TOKENS in its KV cache", f"concurrent REQUESTS of {length:,} tokens"]
     gpus = " In all replicas: GPUS." if load else ""
-    each = f" For each replica: {', '.join(columns)}" if columns else ""
-    yield f"For each GPU: WEIGHTS and KV CACHE in GiB.{gpus}{each}"
+    each = f" Per replica: {', '.join(columns)}." if columns else ""
+    pools = " CAPACITY: replicas that fit a pool." if has_pools else ""
+    yield f"Per GPU: WEIGHTS and KV CACHE in GiB.{gpus}{each}{pools}"
     doubts = {_get_doubt(proposal) for proposal in proposals} or {fit.doubt for fit in fits[:1]}
     if len(doubts) == 1:
         yield from (f"Uncertain: {doubt}" for doubt in doubts if doubt is not None)
@@ -195,7 +197,8 @@ def _explain_heavy(heavy: Sequence[Layout]) -> str:
     names = ", ".join(name_layout(layout) for layout in heavy)
     sizes = ", ".join(f"{(fit.weights + fit.overhead) / GIB:.1f}" for fit in fits)
     usable = min(fit.usable for fit in fits) / GIB
-    return f"not {names}: weights and engine need {sizes} GiB, each GPU has {usable:.1f} GiB usable"
+    need = f"weights and engine need {sizes} GiB per GPU"
+    return f"not {names}: {need}, but only {usable:.1f} GiB are usable"
 
 
 def _build_table(rows: Sequence[dict[str, str]]) -> Table:

@@ -98,8 +98,8 @@ def test_text_has_pool_reason_and_free_capacity(capsys: pytest.CaptureFixture[st
 Placement  Placed
   prefill  on a  16 GPUs, chosen
   decode   on b  8 GPUs, chosen
-  ranked by (lower is better): pools that fit only if packed well 0, price 32, \
-pools used 2, change in stranded accelerators 0, accelerators left on whole nodes 20
+  compared by (lower is better): pools that fit only if packed well: 0, price: 32, \
+pools used: 2, free accelerators added on used nodes: 0, accelerators left on empty nodes: 20
   rejected: prefill on b               a pod needs 8 accelerators, but nodes have 4
   rejected: prefill on a, decode on a  pools that fit only if packed well: 1 instead of 0
 """

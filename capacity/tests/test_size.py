@@ -189,9 +189,9 @@ def test_text_has_basis_and_reasons_of_other_layouts(
         out
         == """\
 Qwen/Qwen3-32B on H100 (79.2 GiB), sequences of 40,960 tokens
-Estimate for vLLM 0.32.0, 0.92 of the memory, 8192 tokens and 1024 sequences in a step
-For each GPU: WEIGHTS and KV CACHE in GiB. For each replica: GPUS, TOKENS in its KV cache, \
-concurrent REQUESTS of that length
+Estimate for vLLM 0.32.0, --gpu-memory-utilization 0.92, 8192 tokens and 1024 sequences per step
+Per GPU: WEIGHTS and KV CACHE in GiB. Per replica: GPUS, TOKENS in its KV cache, \
+concurrent REQUESTS of 40,960 tokens.
 
 LAYOUT          GPUS  WEIGHTS  KV CACHE     TOKENS  REQUESTS
 TP1, FP8 cache     1     61.0       9.3     76,079       1.9
@@ -210,8 +210,8 @@ def test_layouts_whose_weights_do_not_fit_are_one_line(capsys: pytest.CaptureFix
     _, out, _ = run(capsys, "meta-llama/Llama-3.1-405B-Instruct", "--accelerator", "H100")
     (line,) = (line for line in out.splitlines() if line.startswith("not "))
     assert line == (
-        "not TP1, TP2, TP4, TP8: weights and engine need 761.0, 382.6, 193.0, 98.4 GiB, "
-        "each GPU has 72.8 GiB usable"
+        "not TP1, TP2, TP4, TP8: weights and engine need 761.0, 382.6, 193.0, 98.4 GiB "
+        "per GPU, but only 72.8 GiB are usable"
     )
 
 

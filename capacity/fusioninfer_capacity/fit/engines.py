@@ -310,8 +310,8 @@ def divide_vllm_memory(
         holds_longest=not automatic,
         experts_across_copies=True,
         windows="full" if needs_full and not shape.recurrent else "groups",
-        basis=f"{release}, {fraction:g} of the memory, {batched} tokens and {sequences} sequences "
-        "in a step",
+        basis=f"{release}, --gpu-memory-utilization {fraction:g}, {batched} tokens and {sequences} "
+        "sequences per step",
         close_factor=1.5 if version >= _CLOSER else 1.25,
         allows_uneven_groups=version >= _UNEVEN,
         sequences=sequences,
@@ -464,7 +464,7 @@ def divide_sglang_memory(
         holds_longest=False,
         experts_across_copies=False,
         windows="pools" if version >= (0, 5, 0) else "full",
-        basis=f"{release}, {fraction:.3g} of the memory",
+        basis=f"{release}, --mem-fraction-static {fraction:.3g}",
         has_latent_scales=not device.name.startswith("MI"),
     )
 

@@ -221,8 +221,8 @@ def _list_terms(terms: Terms) -> tuple[Term, ...]:
         Term("riskyPools", terms.risky, "pools that fit only if packed well"),
         Term("cost", format(terms.cost.normalize(), "f"), "price"),
         Term("pools", terms.pools, "pools used"),
-        Term("strandedAccelerators", terms.stranded, "change in stranded accelerators"),
-        Term("wholeNodeAccelerators", terms.whole, "accelerators left on whole nodes"),
+        Term("strandedAccelerators", terms.stranded, "free accelerators added on used nodes"),
+        Term("wholeNodeAccelerators", terms.whole, "accelerators left on empty nodes"),
         Term(
             "order",
             ", ".join(str(at + 1) for at in terms.order),

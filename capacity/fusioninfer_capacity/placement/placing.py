@@ -192,13 +192,8 @@ def _check_inputs(
         if service.name is not None:
             first = keys.setdefault(make_key(service.namespace, service.name), index)
             if first != index:
-                problems.append(
-                    error(
-                        DUPLICATE_NAME,
-                        ("metadata", "name"),
-                        f"is also the name of service {first + 1} of the list",
-                    )
-                )
+                message = f"is also the name of service {first + 1} of the list"
+                problems.append(error(DUPLICATE_NAME, ("metadata", "name"), message))
         if problems:
             by_service[index] = problems
     return by_service

@@ -32,8 +32,8 @@ def render_service(record: ServicePlacement) -> Iterator[Table | Text]:
         yield Text(f"  closest: {format_pools(record.nearest.pools)}; requires {missing}")
     if record.terms:
         # The last term is the order of the pools, which is only a tie-breaker.
-        terms = ", ".join(f"{term.words} {term.value}" for term in record.terms[:-1])
-        yield Text(f"  ranked by (lower is better): {terms}")
+        terms = ", ".join(f"{term.words}: {term.value}" for term in record.terms[:-1])
+        yield Text(f"  compared by (lower is better): {terms}")
     rejections = Table.grid(padding=(0, 2, 0, 0))
     rejections.add_column(no_wrap=True)
     rejections.add_column(overflow="fold")
