@@ -1,7 +1,7 @@
-"""Writes Grafana's dashboards into `generated/dashboards`: `python tools/dashboards.py`.
+"""Writes the Grafana dashboards in `generated/dashboards`: `python tools/dashboards.py`.
 
-They are built with Grafana's typed builders (grafana-foundation-sdk, Python 3.11 or later), so that
-the library itself only reads JSON. `operations/monitors.py` sets the values that differ between
+They are built with Grafana's typed builders (grafana-foundation-sdk, Python 3.11 or later); the
+library itself only reads the JSON. `operations/monitors.py` sets the values that differ between
 services: `namespace`, `service` and `$gpus`.
 """
 
@@ -38,14 +38,14 @@ from grafana_foundation_sdk.models.dashboard import (
 FOLDER = Path(__file__).parent.parent / "fusioninfer_pulumi" / "generated" / "dashboards"
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-#: Labels that select engines; Prometheus has them from the PodMonitor.
+#: Labels that select engines' series; the PodMonitor copies them from pods.
 ROLE = "fusioninfer_io_role_name"
 SERVICE = 'namespace="$namespace", fusioninfer_io_service="$service"'
 ENGINES = f'{SERVICE}, {ROLE}=~"$role"'
-#: Labels that select the endpoint picker; the job has the name of its Service.
+#: Labels that select the endpoint picker's series; the job is named after its Service.
 PICKER = 'namespace="$namespace", job="${service}-epp"'
 
-#: Selects Envoy's series about the HTTPRoute: Envoy Gateway names an Envoy cluster after each rule.
+#: Selects Envoy's series of the HTTPRoute: Envoy Gateway creates an Envoy cluster for each rule.
 ROUTE = 'envoy_cluster_name=~"httproute/$namespace/${service}-httproute/.+"'
 #: Selects Envoy's series about the listeners of its Gateways.
 LISTENERS = 'envoy_http_conn_manager_prefix=~"https?-.+"'
@@ -55,13 +55,13 @@ Query = tuple[str, str]
 
 
 def rate(metric: str, by: str = "") -> str:
-    """Return the rate of a counter, summed over engines."""
+    """Return the sum of a counter's rates over all engines."""
     grouped = f" by ({by}) " if by else ""
     return f"sum{grouped}(rate({metric}{{{ENGINES}}}[$__rate_interval]))"
 
 
-def serving(by: str) -> str:
-    """Return a query for ready replicas: their leaders answer Prometheus on every port."""
+def ready_replicas(by: str) -> str:
+    """Return a query for replicas whose leader answers Prometheus on every port."""
     return f"sum by ({by}) (min by ({by}, pod) (up{{{ENGINES}}}))"
 
 
@@ -70,15 +70,17 @@ def gauge(metric: str, by: str) -> str:
     return f"sum by ({by}) ({metric}{{{ENGINES}}})"
 
 
-def quantile(share: float, histogram: str, by: str = "") -> str:
+def quantile(fraction: float, histogram: str, by: str = "") -> str:
     """Return a quantile of a histogram of the engines."""
     labels = ", ".join(filter(None, ["le", by]))
-    return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', labels)})"
+    return f"histogram_quantile({fraction}, {rate(f'{histogram}_bucket', labels)})"
 
 
 def quantiles(histogram: str) -> list[Query]:
     """Return the 50th, 95th and 99th percentile of a histogram of the engines."""
-    return [(quantile(share, histogram), f"p{share * 100:.0f}") for share in (0.5, 0.95, 0.99)]
+    return [
+        (quantile(fraction, histogram), f"p{fraction * 100:.0f}") for fraction in (0.5, 0.95, 0.99)
+    ]
 
 
 def picker_rate(metric: str, by: str) -> str:
@@ -87,16 +89,19 @@ def picker_rate(metric: str, by: str) -> str:
 
 
 def either(new: str, old: str) -> str:
-    """Return a query of the new metric, else the old one; some llm-d releases have both."""
+    """Return a query for the new name of a metric, else for the old one."""
     return f"{new} or on() {old}"
 
 
 def picker_quantiles(new: str, old: str) -> list[Query]:
-    """Return quantiles of a histogram that llm-d's endpoint pickers have under a new name."""
+    """Return quantiles of a histogram by its new name (llm-d) or its old one."""
     rates = [picker_rate(f"{name}_bucket", "le") for name in (new, old)]
     return [
-        (either(*(f"histogram_quantile({share}, {item})" for item in rates)), f"p{share * 100:.0f}")
-        for share in (0.5, 0.99)
+        (
+            either(*(f"histogram_quantile({fraction}, {item})" for item in rates)),
+            f"p{fraction * 100:.0f}",
+        )
+        for fraction in (0.5, 0.99)
     ]
 
 
@@ -110,7 +115,7 @@ def target(query: Query, number: int) -> prometheus.Dataquery:
 def series(
     title: str, description: str, unit: str, *queries: Query, limit: float | None = None
 ) -> Series:
-    """Return a panel with curves over time, and a line at the limit if there is one."""
+    """Return a panel with graphs over time, and a line at `limit`."""
     panel = Series().title(title).description(description).datasource(SOURCE).unit(unit)
     panel = panel.min(0).span(12).height(8).fill_opacity(8)
     panel = panel.tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI))
@@ -126,7 +131,7 @@ def series(
 
 
 def figure(title: str, unit: str, query: Query) -> Stat:
-    """Return a panel with the latest value of a query in large type."""
+    """Return a panel with the latest value of a query."""
     panel = Stat().title(title).datasource(SOURCE).unit(unit).span(6).height(4)
     panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     return panel.with_target(target(query, 0))
@@ -150,61 +155,61 @@ def dashboard(title: str, description: str, *, role: bool) -> Dashboard:
     return result
 
 
-def with_panels(made: Dashboard, rows: Sequence[tuple[str, Sequence[Stat | Series]]]) -> Dashboard:
-    """Add rows of panels, and number them."""
+def with_panels(
+    result: Dashboard, rows: Sequence[tuple[str, Sequence[Stat | Series]]]
+) -> Dashboard:
+    """Add rows of panels, each with an ID."""
     numbers = itertools.count(1)
     for title, panels in rows:
         if title:
-            made = made.with_row(Row(title).id(next(numbers)))
+            result = result.with_row(Row(title).id(next(numbers)))
         for panel in panels:
-            made = made.with_panel(panel.id(next(numbers)))
-    return made
+            result = result.with_panel(panel.id(next(numbers)))
+    return result
 
 
 def service() -> Dashboard:
     """Return the dashboard with an overview of a service."""
-    result = dashboard(
-        "service", "What the requests of a service see, and what its engines have left.", role=True
-    )
+    result = dashboard("service", "Latency and load of a service, and its KV caches.", role=True)
     tokens = "vllm:generation_tokens_total"
     rows: list[tuple[str, list[Stat | Series]]] = [
         ("", [
-            figure("Replicas that serve", "short", (f"sum(min by (pod) (up{{{ENGINES}}}))", "")),
+            figure("Ready replicas", "short", (f"sum(min by (pod) (up{{{ENGINES}}}))", "")),
             figure("Requests per second", "reqps", (rate("vllm:request_success_total"), "")),
             figure("Time to first token, p95", "s",
                    (quantile(0.95, "vllm:time_to_first_token_seconds"), "")),
-            figure("Requests that wait", "short",
+            figure("Waiting requests", "short",
                    (f"sum(vllm:num_requests_waiting{{{ENGINES}}})", "")),
         ]),
         ("Requests", [
-            series("Requests per second", "Requests that ended, by the reason.", "reqps",
+            series("Requests per second", "Finished requests by finish reason.", "reqps",
                    (rate("vllm:request_success_total", "finished_reason"), "{{finished_reason}}")),
             series("Time to first token", "From the arrival at the engine to the first token.", "s",
                    *quantiles("vllm:time_to_first_token_seconds")),
-            series("Time per token", "Between two tokens of an answer.", "s",
+            series("Time per output token", "Time between two tokens of a response.", "s",
                    *quantiles("vllm:inter_token_latency_seconds")),
-            series("Time of a request", "From the arrival at the engine to the last token.", "s",
+            series("Request duration", "From the arrival at the engine to the last token.", "s",
                    *quantiles("vllm:e2e_request_latency_seconds")),
         ]),
         ("Load", [
-            series("Queue", "Requests that run and that wait, by role.", "short",
-                   (gauge("vllm:num_requests_running", ROLE), f"{{{{{ROLE}}}}} runs"),
-                   (gauge("vllm:num_requests_waiting", ROLE), f"{{{{{ROLE}}}}} waits")),
-            series("Time in the queue", "Until an engine begins with a request.", "s",
+            series("Queue", "Running and waiting requests by role.", "short",
+                   (gauge("vllm:num_requests_running", ROLE), f"{{{{{ROLE}}}}} running"),
+                   (gauge("vllm:num_requests_waiting", ROLE), f"{{{{{ROLE}}}}} waiting")),
+            series("Time in the queue", "Until the engine starts to process a request.", "s",
                    *quantiles("vllm:request_queue_time_seconds")),
-            series("KV cache", "Share in use, the fullest replica of each role. Endpoint pickers "
-                   "take a replica above the line for saturated.", "percentunit",
+            series("KV cache", "Fraction in use in the fullest replica of each role. Endpoint "
+                   "pickers regard replicas above the line as saturated.", "percentunit",
                    (f"max by ({ROLE}) (vllm:kv_cache_usage_perc{{{ENGINES}}})", f"{{{{{ROLE}}}}}"),
                    limit=0.8),
-            series("Prefix hits", "Share of prompt tokens whose KV cache was there already.",
+            series("Prefix cache hits", "Fraction of prompt tokens found in the KV cache.",
                    "percentunit",
                    (" / ".join(rate(f"vllm:prefix_cache_{name}_total", ROLE)
                                for name in ("hits", "queries")), f"{{{{{ROLE}}}}}")),
         ]),
         ("Tokens", [
-            series("Tokens per second", "Of prompts, and generated.", "short",
+            series("Tokens per second", "Prompt tokens and generated tokens.", "short",
                    (rate("vllm:prompt_tokens_total"), "prompts"), (rate(tokens), "generated")),
-            series("Tokens per second and GPU", "Generated, for each GPU of a replica that serves.",
+            series("Tokens per second and GPU", "Generated tokens per GPU of the ready replicas.",
                    "short",
                    (f"sum(rate({tokens}{{{SERVICE}}}[$__rate_interval])) / ($gpus)", "generated")),
         ]),
@@ -214,39 +219,39 @@ def service() -> Dashboard:
 
 def replicas() -> Dashboard:
     """Return the dashboard of roles and replicas."""
-    result = dashboard("replicas", "Each replica by its leader's pod, and what an update does.",
+    result = dashboard("replicas", "Each replica, by its leader pod, and the progress of updates.",
                      role=True)  # fmt: skip
     pod = "{{pod}}"
     rows: list[tuple[str, list[Stat | Series]]] = [
         ("Updates", [
-            series("Replicas that serve", "Leaders that answer Prometheus, by role.", "short",
-                   (serving(ROLE), f"{{{{{ROLE}}}}}")),
-            series("Revisions", "Leaders that answer by revision of their pods: an update moves "
-                   "them from one to the next.", "short",
-                   (serving(f"{ROLE}, fusioninfer_io_revision"),
+            series("Ready replicas", "Leaders that answer Prometheus, by role.", "short",
+                   (ready_replicas(ROLE), f"{{{{{ROLE}}}}}")),
+            series("Revisions", "Leaders that answer Prometheus, by revision: during an update the "
+                   "number moves from the old to the new revision.", "short",
+                   (ready_replicas(f"{ROLE}, fusioninfer_io_revision"),
                     f"{{{{{ROLE}}}}} {{{{fusioninfer_io_revision}}}}")),
-            series("Age of engines", "A curve that falls is a restart. Not of engines with several "
+            series("Age of engines", "A drop is a restart. Not available for engines with several "
                    "API servers (data parallel).", "s",
                    (f"time() - max by (pod) (process_start_time_seconds{{{ENGINES}}})", pod)),
-            series("Memory of engines", "Of the API server's process, without GPUs. Not of engines "
-                   "that have several.", "bytes",
+            series("Memory of engines", "Host memory of the API server process. Not available for "
+                   "engines with several API servers.", "bytes",
                    (f"max by (pod) (process_resident_memory_bytes{{{ENGINES}}})", pod)),
         ]),
         ("Replicas", [
-            series("Requests per second", "Requests that ended.", "reqps",
+            series("Requests per second", "Finished requests.", "reqps",
                    (rate("vllm:request_success_total", "pod"), pod)),
             series("Time to first token, p95", "From the arrival at the engine.", "s",
                    (quantile(0.95, "vllm:time_to_first_token_seconds", "pod"), pod)),
-            series("Requests that run", "On each replica.", "short",
+            series("Running requests", "On each replica.", "short",
                    (gauge("vllm:num_requests_running", "pod"), pod)),
-            series("Requests that wait", "Endpoint pickers take a replica above the line for "
+            series("Waiting requests", "Endpoint pickers regard replicas above the line as "
                    "saturated.", "short",
                    (gauge("vllm:num_requests_waiting", "pod"), pod), limit=5),
-            series("KV cache", "Share in use; the ranks of a replica apart.", "percentunit",
+            series("KV cache", "Fraction in use, by data parallel rank.", "percentunit",
                    (f"max by (pod, engine) (vllm:kv_cache_usage_perc{{{ENGINES}}})",
                     "{{pod}} {{engine}}"), limit=0.8),
-            series("Preemptions per second", "Requests that lost their KV cache to others, and are "
-                   "computed again.", "short", (rate("vllm:num_preemptions_total", "pod"), pod)),
+            series("Preemptions per second", "Requests whose KV cache was freed for others and "
+                   "is computed again.", "short", (rate("vllm:num_preemptions_total", "pod"), pod)),
         ]),
     ]  # fmt: skip
     return with_panels(result, rows)
@@ -254,42 +259,41 @@ def replicas() -> Dashboard:
 
 def picker() -> Dashboard:
     """Return the dashboard of the endpoint picker."""
-    text = "What the endpoint picker is asked, chooses, and how long it takes."
-    result = dashboard("picker", text,
-                     role=False)  # fmt: skip
+    text = "Requests, choices and latency of the endpoint picker."
+    result = dashboard("picker", text, role=False)
     models, errors = "target_model_name", "error_code"
     rows: list[tuple[str, list[Stat | Series]]] = [
         ("Requests", [
-            series("Requests per second", "By the model that they were sent to.", "reqps",
+            series("Requests per second", "Requests by target model.", "reqps",
                    (either(picker_rate("llm_d_epp_request_total", models),
                            picker_rate("inference_objective_request_total", models)),
                     f"{{{{{models}}}}}")),
-            series("Errors per second", "What the picker refused; engines count their own errors.",
+            series("Errors per second", "Requests rejected by the picker, not by engines.",
                    "reqps",
                    (either(picker_rate("llm_d_epp_request_error_total", errors),
                            picker_rate("inference_objective_request_error_total", errors)),
                     f"{{{{{errors}}}}}")),
-            series("Choices per second", "Requests that each replica was chosen for. Endpoint "
+            series("Scheduled requests per second", "Requests sent to each replica. Endpoint "
                    "pickers of release 1.2 do not count them.", "reqps",
                    (either(picker_rate("llm_d_epp_scheduler_attempts_total", "endpoint_name"),
                            picker_rate("inference_extension_scheduler_attempts_total", "pod_name")),
                     "{{endpoint_name}}{{pod_name}}")),
-            series("Time of a request", "From the picker's choice to the end of the answer.", "s",
+            series("Request duration", "From the picker's choice to the end of the response.", "s",
                    *picker_quantiles("llm_d_epp_request_duration_seconds",
                                      "inference_objective_request_duration_seconds")),
         ]),
         ("Picker", [
-            series("Time of a choice", "What the picker adds to a request.", "s",
+            series("Scheduling latency", "Time that the picker adds to a request.", "s",
                    *picker_quantiles("llm_d_epp_scheduler_e2e_duration_seconds",
                                      "inference_extension_scheduler_e2e_duration_seconds")),
-            series("Endpoints", "That the picker can choose from.", "short",
+            series("Endpoints", "Pods from which the picker can choose.", "short",
                    (either(f"max(llm_d_epp_ready_endpoints{{{PICKER}}})",
                            f"max(inference_pool_ready_pods{{{PICKER}}})"), "ready")),
-            series("Queue", "Requests that wait in an engine, the mean that the picker sees.",
+            series("Queue", "Mean number of waiting requests per engine, as seen by the picker.",
                    "short",
                    (either(f"max(llm_d_epp_average_queue_size{{{PICKER}}})",
                            f"max(inference_pool_average_queue_size{{{PICKER}}})"), "mean")),
-            series("Memory", "Of the picker's pods.", "bytes",
+            series("Memory", "Memory of the picker's pods.", "bytes",
                    (f"max by (pod) (process_resident_memory_bytes{{{PICKER}}})", "{{pod}}")),
         ]),
     ]  # fmt: skip
@@ -298,7 +302,7 @@ def picker() -> Dashboard:
 
 def gateway() -> Dashboard:
     """Return the dashboard of the gateway, from Envoy's metrics as Envoy Gateway exposes them."""
-    result = dashboard("gateway", "What Envoy Gateway sees of the service's HTTPRoute.", role=False)
+    result = dashboard("gateway", "Envoy Gateway's metrics of the service's HTTPRoute.", role=False)
     status = "envoy_response_code_class"
 
     def route_rate(metric: str, by: str = "") -> str:
@@ -309,35 +313,35 @@ def gateway() -> Dashboard:
         return f"sum(envoy_cluster_{metric}{{{ROUTE}}})"
 
     times = [
-        (f"histogram_quantile({share}, {route_rate('upstream_rq_time_bucket', 'le')})",
-         f"p{share * 100:.0f}")
-        for share in (0.5, 0.95, 0.99)
+        (f"histogram_quantile({fraction}, {route_rate('upstream_rq_time_bucket', 'le')})",
+         f"p{fraction * 100:.0f}")
+        for fraction in (0.5, 0.95, 0.99)
     ]  # fmt: skip
     listeners = f"envoy_http_downstream_rq_xx{{{LISTENERS}}}"
     rows: list[tuple[str, list[Stat | Series]]] = [
         ("The route", [
-            series("Requests per second", "Answers of replicas, by the class of their status.",
+            series("Requests per second", "Responses of replicas by status class.",
                    "reqps", (route_rate("upstream_rq_xx", status), f"{{{{{status}}}}}xx")),
-            series("Time of a request", "From the request to the last token.", "ms", *times),
-            series("Requests in progress", "That replicas answer, and that wait for a connection.",
+            series("Request duration", "From the request to the last token.", "ms", *times),
+            series("Requests in progress", "In a replica, or waiting for a connection.",
                    "short", (now("upstream_rq_active"), "active"),
                    (now("upstream_rq_pending_active"), "pending")),
-            series("Failures per second", "Requests beyond the time limit of the route, that "
-                   "a replica broke off, and connections that failed.", "reqps",
+            series("Failures per second", "Requests above the route's timeout, requests reset by "
+                   "a replica, and failed connections.", "reqps",
                    (route_rate("upstream_rq_timeout"), "timeout"),
-                   (route_rate("upstream_rq_rx_reset"), "broken off"),
+                   (route_rate("upstream_rq_rx_reset"), "reset"),
                    (route_rate("upstream_cx_connect_fail"), "no connection")),
             series("Connections", "To replicas.", "short", (now("upstream_cx_active"), "open")),
-            series("Bytes per second", "Of prompts and of answers.", "Bps",
+            series("Bytes per second", "Requests and responses.", "Bps",
                    (route_rate("upstream_cx_tx_bytes_total"), "to replicas"),
                    (route_rate("upstream_cx_rx_bytes_total"), "from replicas")),
         ]),
         ("The gateway", [
-            series("Answers per second", "Of all routes of all Gateways, also what no replica "
-                   "gave: without a route, refused by limits or by the picker.", "reqps",
+            series("Responses per second", "All routes of all Gateways, and responses of Envoy "
+                   "itself: no route, rate limits, errors of the picker.", "reqps",
                    (f"sum by ({status}) (rate({listeners}[$__rate_interval]))",
                     f"{{{{{status}}}}}xx")),
-            series("Memory", "That Envoy has allocated.", "bytes",
+            series("Memory", "Memory allocated by Envoy.", "bytes",
                    ("max by (pod) (envoy_server_memory_allocated)", "{{pod}}")),
         ]),
     ]  # fmt: skip
