@@ -40,16 +40,16 @@ _Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Dumper(_Base):  # type: ignore[misc]  # the base class is chosen at run time
-    """Repeats shared values, and prints text of several lines as a block."""
+    """Writes no anchors, and text of several lines as a block."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Repeat values such as a shared pod spec, because anchors are hard to read."""
+        """Repeat values that several objects share, because anchors are hard to read."""
         del data
         return True
 
 
-# YAML 1.2 and Go's YAML read these texts as numbers or booleans, but PyYAML does not quote them.
-# `kubectl apply` would then read another value.
+# YAML 1.2 and Go's YAML, which `kubectl apply` uses, read texts such as `1e3`, `0o17` and `y` as
+# numbers or booleans. With these resolvers PyYAML quotes them.
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?0o?[0-7_]+$"),

@@ -1,4 +1,4 @@
-"""Cells and lines that `diff` prints as text and as markdown."""
+"""Table cells and lines that the text and markdown outputs of `diff` share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, to_canonical
 def build_replica_table(difference: Difference) -> tuple[list[str], list[list[str]]]:
     """Return the column names and rows of the table of replicas.
 
-    Empty columns are left out. So is the service column if there is only one service.
+    Columns without any value are left out, as is the service column if there is one service.
     """
     effects = difference.effects
     services = [format_service(effect.namespace, effect.service) for effect in effects]
@@ -45,7 +45,7 @@ def build_total_rows(difference: Difference) -> list[list[str]]:
 
 
 def summarize(difference: Difference) -> str:
-    """Return the counts of objects, and of replicas and workloads that restart."""
+    """Return such as `objects: 2 changed; replicas: 2 of 3 restart, 1 start`."""
     if not difference:
         return "no difference"
     lws = [effect for effect in difference.effects if effect.kind == "LeaderWorkerSet"]
@@ -64,13 +64,13 @@ def summarize(difference: Difference) -> str:
         text += f", {starts} start" if starts else ""
         text += f", {stops} stop" if stops else ""
         parts.append(f"replicas: {text}")
-    other_kinds = Counter(e.kind for e in difference.effects if e.kind != "LeaderWorkerSet")
-    parts += [f"{kind}s: {number} restart" for kind, number in other_kinds.items()]
+    apps_kinds = Counter(e.kind for e in difference.effects if e.kind != "LeaderWorkerSet")
+    parts += [f"{kind}s: {number} restart" for kind, number in apps_kinds.items()]
     return "; ".join(parts)
 
 
 def format_pair(pair: Pair) -> str:
-    """Return `2 -> 3`, or one number if both are equal."""
+    """Return `2 -> 3`, or only `2` if both values are 2."""
     return str(pair.after) if pair.before == pair.after else f"{pair.before} -> {pair.after}"
 
 
@@ -109,8 +109,9 @@ def group_changes(objects: Iterable[ObjectChange]) -> list[ChangeGroup]:
     """Group objects with the same change, in the order of their first objects."""
     by_change: dict[str, list[ObjectChange]] = {}
     for change in objects:
-        key = [change.api_version, change.kind, change.namespace, change.action]
-        by_change.setdefault(to_canonical([*key, _replace_ordinals(change)]), []).append(change)
+        identity = [change.api_version, change.kind, change.namespace, change.action]
+        key = to_canonical([*identity, _replace_ordinals(change)])
+        by_change.setdefault(key, []).append(change)
     return [ChangeGroup(tuple(group), _merge_fields(group)) for group in by_change.values()]
 
 
@@ -119,12 +120,12 @@ def count_objects(objects: Iterable[ObjectChange]) -> str:
     numbers = Counter(change.action for change in objects)
     actions: tuple[Action, ...] = ("changed", "replaced", "added", "removed")
     parts = [f"{numbers[action]} {action}" for action in actions if action in numbers]
-    # A lower partition may restart replicas although no object changes.
+    # If only `rollout.partition` is lowered, replicas restart although no object changes.
     return f"objects: {', '.join(parts) or 'none changed'}"
 
 
 def _merge_fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
-    """Return the fields of a group, and merge equal changes of both templates."""
+    """Return the fields of a group; equal changes of the leader and worker template are merged."""
     fields = objects[0].fields
     if len(objects) > 1:
         fields = tuple(FieldChange(*parts) for parts in json.loads(_replace_ordinals(objects[0])))
@@ -143,29 +144,29 @@ def _merge_fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
 
 
 def _replace_ordinals(change: ObjectChange) -> str:
-    """Return the fields as text, with `*` instead of the replica's ordinal in names."""
+    """Return the fields as JSON, with `*` instead of the ordinal in names such as `decode-0`."""
     text = json.dumps(
         [[field.path, field.kind, field.old, field.new] for field in change.fields],
         ensure_ascii=False,
     )
-    head, _, number = change.name.rpartition("-")
+    prefix, _, ordinal = change.name.rpartition("-")
     # Fields may contain a part of the object's name, such as `decode-0` of `qwen-decode-0`.
-    while head and number.isdecimal() and text != "[]":
-        text = text.replace(f"{head}-{number}", f"{head}-*")
-        head = head.partition("-")[2]
+    while prefix and ordinal.isdecimal() and text != "[]":
+        text = text.replace(f"{prefix}-{ordinal}", f"{prefix}-*")
+        prefix = prefix.partition("-")[2]
     return text
 
 
-#: A range of two names is not shorter than the names.
+#: Two names are joined with a comma, because a range would not be shorter.
 _MIN_RANGE = 3
-# Longer numbers are not indexes, and converting huge ones is slow.
+# Longer numbers are no ordinals, and converting huge numbers is slow.
 _MAX_DIGITS = 9
 
 
 def join_names(names: Iterable[str], step: int = 1) -> str:
-    """Join names with commas, and consecutive ones as ranges: `decode-0..decode-19`.
+    """Join names with commas, and consecutive names as ranges: `decode-0..decode-19`.
 
-    `step` is 1 for ascending ranges, -1 for descending ones.
+    `step` is 1 for ascending ranges, -1 for descending ranges.
     """
     runs: list[list[str]] = []
     for name in names:
@@ -173,25 +174,26 @@ def join_names(names: Iterable[str], step: int = 1) -> str:
             runs[-1].append(name)
         else:
             runs.append([name])
-    parts = (run if len(run) < _MIN_RANGE else [f"{run[0]}..{run[-1]}"] for run in runs)
-    return ", ".join(name for part in parts for name in part)
+    return ", ".join(
+        ", ".join(run) if len(run) < _MIN_RANGE else f"{run[0]}..{run[-1]}" for run in runs
+    )
 
 
-def _is_next_name(one: str, other: str, step: int) -> bool:
-    prefix, _, number = one.rpartition("-")
+def _is_next_name(previous: str, name: str, step: int) -> bool:
+    prefix, _, number = previous.rpartition("-")
     if not number.isdecimal() or len(number) > _MAX_DIGITS:
         return False
-    return other == f"{prefix}-{int(number) + step}"
+    return name == f"{prefix}-{int(number) + step}"
 
 
 _MAX_LINES = 60
 _CONTEXT_LINES = 2
-# Long values are shown from at most this many characters before their first difference.
+# Maximum number of characters that are shown before the first difference of two long values.
 _CONTEXT_CHARACTERS = 24
 
 
 def format_one_line(change: FieldChange, limit: int) -> str | None:
-    """Return a field's values, each cut to `limit` characters; None for text of several lines."""
+    """Return such as `1 -> 2`, each value cut to `limit`; None if a value has several lines."""
     if any(isinstance(value, str) and "\n" in value for value in (change.old, change.new)):
         return None
     if change.kind == "changed":
@@ -237,11 +239,13 @@ def _format_all_lines(change: FieldChange, limit: int) -> Iterator[str]:
 
 
 def _get_sign_and_value(change: FieldChange) -> tuple[str, Any]:
-    return ("+", change.new) if change.kind == "added" else ("-", change.old)
+    if change.kind == "added":
+        return "+", change.new
+    return "-", change.old
 
 
 def _split_lines(value: Any, limit: int) -> list[str]:
-    """Return the lines of a text; other values as JSON in one line, or as YAML if too long."""
+    """Return the lines of a text; a value of another type is one line of JSON, or YAML if long."""
     if isinstance(value, str):
         return value.splitlines() or ['""']
     text = _format_value(value)
@@ -254,9 +258,9 @@ def _split_lines(value: Any, limit: int) -> list[str]:
 
 
 def _format_both(change: FieldChange, limit: int) -> tuple[str, str]:
-    """Return both values of a changed field; long ones are cut around the first difference."""
+    """Return both values of a changed field; long values are cut around the first difference."""
     old, new = _format_value(change.old), _format_value(change.new)
-    if old == new and change.old != change.new:  # such as "1" and 1
+    if old == new and change.old != change.new:  # such as the text "1" and the number 1
         old, new = _format_json(change.old), _format_json(change.new)
     start = 0
     if max(len(old), len(new)) > limit:
@@ -267,7 +271,8 @@ def _format_both(change: FieldChange, limit: int) -> tuple[str, str]:
 
 
 def _format_value(value: Any) -> str:
-    return escape_unprintable(value) if isinstance(value, str) and value else _format_json(value)
+    is_text = isinstance(value, str) and value != ""
+    return escape_unprintable(value) if is_text else _format_json(value)
 
 
 def _format_json(value: Any) -> str:
@@ -275,5 +280,6 @@ def _format_json(value: Any) -> str:
 
 
 def _cut(text: str, start: int, limit: int) -> str:
-    text = f"…{text[start:]}" if start and len(text) > limit else text
+    if start and len(text) > limit:
+        text = f"…{text[start:]}"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

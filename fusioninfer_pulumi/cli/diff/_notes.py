@@ -27,6 +27,9 @@ from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
+#: Stands for the objects that belong to no service.
+_NO_SERVICE = Service(namespace="", name="")
+
 
 def describe_changes(
     edits: Sequence[Edit],
@@ -35,7 +38,7 @@ def describe_changes(
     rejections: Mapping[Service, Sequence[Finding]],
     released: Iterable[Identity],
 ) -> Iterator[str]:
-    """Yield sentences service by service, prefixed with names if there are several services.
+    """Yield sentences service by service; if there are several, with the service's name in front.
 
     Args:
         edits: The objects that differ.
@@ -46,15 +49,16 @@ def describe_changes(
     """
     by_service: dict[Service, list[Edit]] = {}
     for edit in edits:
-        by_service.setdefault(edit.service if edit.service[1] else ("", ""), []).append(edit)
+        service = edit.service if edit.service.name else _NO_SERVICE
+        by_service.setdefault(service, []).append(edit)
     roles: dict[Service, list[RoleEffect]] = {}
     for effect in effects:
         if effect.kind == "LeaderWorkerSet":
-            roles.setdefault((effect.namespace, effect.service), []).append(effect)
+            roles.setdefault(Service(effect.namespace, effect.service), []).append(effect)
     for service, service_edits in by_service.items():
-        name = format_service(*service) if service[1] else "other objects"
+        name = "other objects" if service == _NO_SERVICE else format_service(*service)
         existed, exists = (service in side for side in services)
-        if service[1] and existed != exists:
+        if service != _NO_SERVICE and existed != exists:
             count = format_count(len(service_edits), "object")
             yield f"service {name} {'added' if exists else 'removed'} ({count})"
             continue
@@ -62,10 +66,12 @@ def describe_changes(
         service_roles = roles.get(service, ())
         sentences += _describe_service(service_edits, service_roles)
         if not sentences:
-            # Whether objects outside services restart is unknown.
-            is_known = service[1] and not any(effect.restart_reason for effect in service_roles)
-            suffix = "; nothing restarts" if is_known else ""
-            sentences = [count_objects(edit.change for edit in service_edits) + suffix]
+            sentence = count_objects(edit.change for edit in service_edits)
+            has_restarts = any(effect.restart_reason for effect in service_roles)
+            # Whether objects of no service restart pods is unknown.
+            if service != _NO_SERVICE and not has_restarts:
+                sentence += "; nothing restarts"
+            sentences = [sentence]
         prefix = f"{name}: " if len(by_service) > 1 else ""
         yield from (prefix + note for note in sentences)
     if released:
@@ -115,9 +121,10 @@ def _warn_about_larger_gang(edit: Edit) -> Iterator[str]:
     before, after = lookup(edit.old, "spec", *field), lookup(edit.new, "spec", *field)
     if not isinstance(before, int) or not isinstance(after, int) or after <= before:
         return
-    policies = [lookup(edit.new, "spec", name) for name in ("minTaskMember", "subGroupPolicy")]
-    if any(policies) or native:
-        prefix = "the gang is all-or-nothing; " if policies[0] or native else ""
+    minimum_by_task = lookup(edit.new, "spec", "minTaskMember")
+    sub_groups = lookup(edit.new, "spec", "subGroupPolicy")
+    if minimum_by_task or sub_groups or native:
+        prefix = "the gang is all-or-nothing; " if minimum_by_task or native else ""
         yield (
             f"PodGroup {field[-1]} {before} -> {after}: {prefix}unless all {after} pods fit, "
             "replacement pods of running replicas stay pending"
@@ -139,25 +146,28 @@ def _warn_about_live_effects(edit: Edit, removed: Container[str]) -> Iterator[st
         yield f"{kind} {name} removed: the role may scale down to the manifest's `replicas`"
     if not edit.old or not edit.new:
         return
-    before, after = (lookup(side, "spec", *_STORAGE) for side in (edit.old, edit.new))
-    if kind == "PersistentVolumeClaim" and _is_less(after, before):
-        yield f"error: a claim cannot shrink: the API server rejects {name} {before} -> {after}"
-    before, after = (_format_target_ports(side) for side in (edit.old, edit.new))
-    if kind in (POOL_KIND, "Service") and before and after and before != after:
+    old_size, new_size = (lookup(side, "spec", *_STORAGE) for side in (edit.old, edit.new))
+    if kind == "PersistentVolumeClaim" and _is_less(new_size, old_size):
+        change = f"{old_size} -> {new_size}"
+        yield f"error: a claim cannot shrink: the API server rejects {name} {change}"
+    old_ports, new_ports = (_format_target_ports(side) for side in (edit.old, edit.new))
+    if kind in (POOL_KIND, "Service") and old_ports and new_ports and old_ports != new_ports:
         yield (
-            f"{kind} {name}: target port {before} -> {after} changes at once, but pods restart one "
-            "after the other: requests to pods with the other port fail"
+            f"{kind} {name}: target port {old_ports} -> {new_ports} changes at once, but pods "
+            "restart one after the other: requests to pods with the other port fail"
         )
 
 
-def _is_less(after: Any, before: Any) -> bool:
+def _is_less(size: Any, other: Any) -> bool:
+    """Return whether a quantity is less than another one; False if one is invalid."""
     try:
-        return quantity.parse(after) < quantity.parse(before)
+        return quantity.parse(size) < quantity.parse(other)
     except ValueError:
         return False
 
 
 def _format_target_ports(manifest: Manifest) -> str:
+    """Return the target ports of an InferencePool (`targetPorts`) or a Service (`ports`)."""
     pool = [port.get("number") for port in _list_items(lookup(manifest, "spec", "targetPorts"))]
     service = [port.get("targetPort") for port in _list_items(lookup(manifest, "spec", "ports"))]
     return ", ".join(str(port) for port in pool or service if port is not None)
@@ -170,15 +180,16 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
     names_by_text: dict[str, list[str]] = {}
     for name in dict.fromkeys([*shares_before, *shares_after]):
         before, after = shares_before.get(name, {}), shares_after.get(name, {})
-        if before == after or max(len(before), len(after)) < 2:  # one target gets everything
+        has_several_targets = len(before) > 1 or len(after) > 1
+        if before == after or not has_several_targets:
             continue
         text = ", ".join(
             f"{target} {before.get(target, 0):.3g} % -> {after.get(target, 0):.3g} %"
             for target in dict.fromkeys([*before, *after])
             if before.get(target, 0) != after.get(target, 0)
         )
-        # `pulumi up` delays larger shares of `split`, but not of backends that users wrote. The
-        # first backend of a split is the service's pool.
+        # `pulumi up` raises shares of `httproute.split` when the pools are ready, but shares of
+        # backends that users wrote at once. The first pool of a split is the service's.
         is_split = kind != REWRITE_KIND and next(iter(after), None) == own_pool
         old_shares = before or {own_pool: 100}
         growing = [target for target, share in after.items() if share > old_shares.get(target, 0)]
@@ -186,23 +197,29 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
             text += f", when {list_names(growing)} is ready"
         names_by_text.setdefault(text, []).append(name)
     for text, names in names_by_text.items():
-        requested = ", ".join(filter(None, names))
-        yield f"requests{f' for {requested}' if requested else ''}: {text}"
+        requested_names = ", ".join(filter(None, names))
+        requests = f"requests for {requested_names}" if requested_names else "requests"
+        yield f"{requests}: {text}"
 
 
 def _read_shares(kind: str, manifest: Manifest | None) -> dict[str, Mapping[str, float]]:
-    """Return percentages of targets, by requested model name or rule; empty for other kinds."""
+    """Return the percentages of targets, by name.
+
+    Each model name (InferenceModelRewrite) or rule (HTTPRoute) has percentages of its own. The name
+    is empty if the percentages apply to all requests. Objects of other kinds have none.
+    """
     shares: dict[str, Mapping[str, float]] = {}
     if kind not in (REWRITE_KIND, "HTTPRoute"):
         return shares
-    for index, rule in enumerate(_list_items(lookup(manifest, "spec", "rules"))):
+    for number, rule in enumerate(_list_items(lookup(manifest, "spec", "rules")), start=1):
         matches, backends = _list_items(rule.get("matches")), _list_items(rule.get("backendRefs"))
         if kind == REWRITE_KIND:
-            targets = _compute_percentages(_list_items(rule.get("targets")), "modelRewrite")
-            for name in [lookup(match, "model", "value") for match in matches] or [""]:
-                shares.setdefault(str(name), targets)
+            percentages = _compute_percentages(_list_items(rule.get("targets")), "modelRewrite")
+            models = [str(lookup(match, "model", "value")) for match in matches]
+            for model in models or [""]:
+                shares.setdefault(model, percentages)
         elif all(backend.get("kind") == POOL_KIND for backend in backends):
-            name = f"rule {rule.get('name') or index + 1}" if rule.get("matches") else ""
+            name = f"rule {rule.get('name') or number}" if rule.get("matches") else ""
             shares[name] = _compute_percentages(backends, "name")
     return shares
 
@@ -211,7 +228,9 @@ def _compute_percentages(targets: Iterable[Mapping[str, Any]], key: str) -> Mapp
     weights = {str(item.get(key)): item.get("weight", 1) for item in targets}
     numbers = {name: weight for name, weight in weights.items() if isinstance(weight, int)}
     total = sum(numbers.values())
-    return {name: 100 * number / total for name, number in numbers.items()} if total else {}
+    if total == 0:
+        return {}
+    return {name: 100 * number / total for name, number in numbers.items()}
 
 
 def _list_items(value: Any) -> list[Mapping[str, Any]]:
@@ -251,9 +270,11 @@ def _find_commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand,
         if not edit.key.is_lws or edit.old is None or edit.new is None:
             continue
         for template in _TEMPLATES:
-            old, new = (_index_containers(side, template) for side in (edit.old, edit.new))
-            for name in (name for name in old if name in new):
-                yield edit, read_command(old[name]), read_command(new[name])
+            old = _index_containers(edit.old, template)
+            new = _index_containers(edit.new, template)
+            for name, container in old.items():
+                if name in new:
+                    yield edit, read_command(container), read_command(new[name])
 
 
 def _index_containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:
@@ -262,7 +283,7 @@ def _index_containers(manifest: Manifest, template: str) -> dict[str, Mapping[st
 
 
 def describe_engine_changes(changes: Sequence[EngineChange], service_count: int) -> Iterator[str]:
-    """Yield sentences about changed engine releases; name the service if there are several."""
+    """Yield sentences about changed engine releases, with the service's name if it is not alone."""
     for change in changes:
         name = f"{format_service(change.namespace, change.service)}: " if service_count > 1 else ""
         releases = f"{change.release.before} -> {change.release.after}"
@@ -273,7 +294,7 @@ def describe_engine_changes(changes: Sequence[EngineChange], service_count: int)
                 for argument, successor in change.removed
             ]
             yield f"{prefix}: no longer accepts {', '.join(texts)}"
-        # With null, the engine chooses a value, which may be the same in both releases.
+        # A default of null means that the engine chooses, which may give the same value as before.
         texts = [
             f"{default.name} {json.dumps(default.before)} -> {json.dumps(default.after)}"
             for default in change.defaults

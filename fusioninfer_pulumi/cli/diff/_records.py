@@ -22,11 +22,12 @@ class FieldChange(NamedTuple):
 
     Attributes:
         path: Such as `spec.template.spec.containers[vllm].image`. List items are identified by
-            name if all have one, else by index (of added items in the new list, of others in the
-            old one). The path `env[*].name` means that the items have another order.
-        kind: Distinguishes a missing value from null.
-        old: Old value, None if missing.
-        new: New value, None if missing.
+            name if all have one. Otherwise added items have their index in the new list, changed
+            and removed items their index in the old list. The path `env[*].name` means that only
+            the order of the items differs.
+        kind: Whether the field changed, was added or removed; a changed value may be null.
+        old: Old value; None if the field was added, or for null.
+        new: New value; None if the field was removed, or for null.
     """
 
     path: str
@@ -61,7 +62,11 @@ class RoleEffect(NamedTuple):
         role: Role, or the workload's name if it has no labels of this library.
         kind: Kind of the workloads that run the role.
         kept: Replicas that do not restart.
-        reason: Why replicas change, empty if none does.
+        replicas: Number of replicas before and after.
+        restarts: Names of the replicas that restart.
+        added: Names of the new replicas.
+        removed: Names of the removed replicas.
+        reason: Why replicas change; empty if no replica changes.
         held: Replicas of `kept` that `rollout.partition` excludes from a change of the template.
         restart_reason: The part of `reason` about restarts. If `partition lowered`, the replicas
             that still have the old template restart; they are not in `restarts`.
@@ -84,7 +89,13 @@ class RoleEffect(NamedTuple):
 
 
 class EngineChange(NamedTuple):
-    """Arguments of a role that the new engine release removes, or whose defaults it changes."""
+    """Arguments of a role's engine that its new release removes or gives another default.
+
+    Attributes:
+        release: The engine release before and after.
+        removed: Arguments that the new release no longer accepts.
+        defaults: Arguments with another default in the new release.
+    """
 
     service: str
     namespace: str
@@ -105,10 +116,10 @@ class ServiceTotals(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The difference between two lists of manifests; false if there is none.
+    """The difference between two lists of manifests; its `bool` is False if nothing differs.
 
     Attributes:
-        objects: Objects that differ, in the order of the new list; removed ones are last.
+        objects: Objects that differ, in the order of the new list; removed objects are last.
         effects: Effects on the replicas of each service with a changed object.
         notes: Sentences about the effects of the change.
         engines: Changes of engine releases.

@@ -1,9 +1,9 @@
-"""Compares two lists of Kubernetes manifests: objects, fields, replicas, pods and GPUs."""
+"""Compares two lists of Kubernetes manifests: objects, fields, replicas, pods, accelerators."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
@@ -55,11 +55,13 @@ from fusioninfer_pulumi.rollout.mixed_revisions import (
     read_engines,
 )
 
-# Kubernetes merges lists by these keys; names of volume mounts may repeat, their paths may not.
+# Keys that identify list items. Volume mounts are identified by path, because one volume may be
+# mounted at several paths.
 _MERGE_KEYS = ("name", "mountPath")
 _SIMPLE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 Manifests = Sequence[Manifest]
+#: The services before and after the change.
 Plans = tuple[Iterable[ServicePlan], Iterable[ServicePlan]]
 
 
@@ -67,26 +69,31 @@ class Comparison:
     """Two lists of manifests, old and new, and the objects that differ.
 
     Attributes:
-        plans: The services after the change, as far as they are known.
+        new_plans: The services after the change, as far as they are known.
+        new_steps: The update steps of these services.
         lws: The old and the new LeaderWorkerSets.
-        steps: The update steps of the old and the new LeaderWorkerSets.
-        services: The old and the new objects, by service.
+        old_services: The old objects, by service.
+        new_services: The new objects, by service.
         edits: The objects that differ.
         autoscaling_notes: Notes about roles whose replicas an autoscaler has set.
-        released: LeaderWorkerSets whose replicas restart only because the partition is lowered.
+        released: LeaderWorkerSets whose replicas restart only because the partition is lowered. If
+            `rollout.partition` excluded whole LeaderWorkerSets, no object differs.
     """
 
     def __init__(self, old: Manifests, new: Manifests, plans: Plans) -> None:
-        self.plans = list(plans[1])
-        self.steps = index_steps(plans[0]), index_steps(self.plans)
+        old_plans, new_plans = plans
+        self.new_plans = list(new_plans)
+        self.new_steps = index_steps(self.new_plans)
         before = index_by_identity(old)
-        after, self.autoscaling_notes = _keep_live_replicas(
-            before, index_by_identity(new), self.steps[1]
+        after, self.autoscaling_notes = _keep_autoscaled_replicas(
+            before, index_by_identity(new), self.new_steps
         )
         self.lws = select_lws(before), select_lws(after)
-        self.services = _group_by_service(before), _group_by_service(after)
+        self.old_services = _group_by_service(before)
+        self.new_services = _group_by_service(after)
         self.edits = list(_find_edits(before, after))
-        self.released = find_released_lws(self.lws, self.steps, self.edits)
+        steps = index_steps(old_plans), self.new_steps
+        self.released = find_released_lws(self.lws, steps, self.edits)
 
 
 def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Difference:
@@ -95,56 +102,59 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     Args:
         old: Manifests before the change, from any source; they may be malformed.
         new: Manifests after the change.
-        plans: Services before and after, as far as they are known. Without them, replicas that
-            `rollout.partition` excludes and changes that `pulumi up` rejects are not detected.
+        plans: Services before and after, as far as they are known. Without plans, `compare` finds
+            neither the replicas that `rollout.partition` excludes nor the changes that `pulumi up`
+            rejects.
 
     Returns:
-        The difference, false if there is none.
+        The difference; its `bool` is False if nothing differs.
     """
     comparison = Comparison(old, new, plans)
-    edits = comparison.edits
-    if not edits and not comparison.released:
+    edits, released = comparison.edits, comparison.released
+    if not edits and not released:
         return Difference(notes=tuple(comparison.autoscaling_notes))
-    effects = tuple(
-        find_role_effects(comparison.lws, edits, comparison.steps[1], comparison.released)
-    )
-    affected = dict.fromkeys(edit.service for edit in edits if edit.service[1])
+    effects = tuple(find_role_effects(comparison.lws, edits, comparison.new_steps, released))
+    changed_services = list(dict.fromkeys(edit.service for edit in edits if edit.service.name))
     engines = tuple(find_engine_changes(edits))
-    rejections = find_rejections(comparison.plans, comparison.lws, edits)
+    rejections = find_rejections(comparison.new_plans, comparison.lws, edits)
+    services = comparison.old_services, comparison.new_services
+    notes = [
+        *describe_changes(edits, effects, services, rejections, released),
+        *comparison.autoscaling_notes,
+        *describe_engine_changes(engines, len(changed_services)),
+        *_describe_new_defaults(comparison),
+    ]
+    for service in changed_services:
+        prefix = f"{format_service(*service)}: " if len(changed_services) > 1 else ""
+        notes += [prefix + note for note in find_mixed_revisions(comparison, service)]
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
-        notes=(
-            *describe_changes(edits, effects, comparison.services, rejections, comparison.released),
-            *comparison.autoscaling_notes,
-            *describe_engine_changes(engines, len(affected)),
-            *_describe_new_defaults(comparison),
-            *(
-                f"{format_service(*service)}: {note}" if len(affected) > 1 else note
-                for service in affected
-                for note in find_mixed_revisions(comparison, service)
-            ),
-        ),
+        notes=tuple(notes),
         engines=engines,
-        totals=tuple(_sum_pods_and_accelerators(comparison.lws, affected)),
+        totals=tuple(_sum_pods_and_accelerators(comparison.lws, changed_services)),
     )
 
 
 def find_mixed_revisions(comparison: Comparison, service: Service) -> list[str]:
     """Describe the effects on clients while pods of two revisions run."""
-    before, after = (side.get(service, []) for side in comparison.services)
-    plans = (plan for plan in comparison.plans if plan.service == service[1])
-    plan = next((plan for plan in plans if plan.namespace == service[0]), None)
-    return describe_mixed_revisions(UpdateComparison(read_engines(before), after, plan, before))
+    before = comparison.old_services.get(service, [])
+    after = comparison.new_services.get(service, [])
+    plans = (plan for plan in comparison.new_plans if plan.service == service.name)
+    plan = next((plan for plan in plans if plan.namespace == service.namespace), None)
+    update = UpdateComparison(
+        before=read_engines(before), objects=after, plan=plan, objects_before=before
+    )
+    return describe_mixed_revisions(update)
 
 
 def _describe_new_defaults(comparison: Comparison) -> Iterator[str]:
     """Yield notes about images that change because the library has a new default."""
     default_images = set[Any]()
-    for plan in comparison.plans:
-        roles = {engine.role for engine in plan.engines if engine.is_default}
+    for plan in comparison.new_plans:
+        default_roles = {engine.role for engine in plan.engines if engine.is_default}
         images = (item for item in plan.provenance.values if item.field == "image")
-        default_images.update(image.value for image in images if image.role in roles)
+        default_images.update(image.value for image in images if image.role in default_roles)
         if plan.picker is not None and plan.picker.epp.args.image is None:
             default_images.add(plan.picker.epp.image)
     fields = (field for edit in comparison.edits for field in edit.change.fields)
@@ -161,44 +171,55 @@ def _group_by_service(objects: Objects) -> dict[Service, list[Manifest]]:
     return services
 
 
-def _keep_live_replicas(before: Objects, after: Objects, steps: Steps) -> tuple[Objects, list[str]]:
-    """Return `after` with the live replicas of autoscaled roles, and a note for each such role."""
-    updated, notes = dict(after), dict[str, None]()
+def _keep_autoscaled_replicas(
+    before: Objects, after: Objects, steps: Steps
+) -> tuple[Objects, list[str]]:
+    """Return `after` with the old replicas of autoscaled roles, and a note for each such role."""
+    updated = dict(after)
+    notes: list[str] = []
     for key, new in after.items():
         old, step = before.get(key), find_step(key, steps)
         if old is None or step is None or not (key.is_lws and step.is_autoscaled):
             continue
-        live, declared = (get_count(manifest, "spec", "replicas") for manifest in (old, new))
-        recreated = step.rollout.strategy is RolloutStrategy.RECREATE
-        if live == declared or recreated or find_immutable_change(key, old, new):
+        old_count, new_count = (get_count(side, "spec", "replicas") for side in (old, new))
+        is_recreated = step.rollout.strategy is RolloutStrategy.RECREATE
+        if old_count == new_count or is_recreated or find_immutable_change(key, old, new):
             continue  # a recreated LeaderWorkerSet starts with the replicas of the manifest
-        updated[key] = {**new, "spec": {**new["spec"], "replicas": live}}
-        notes[
+        updated[key] = {**new, "spec": {**new["spec"], "replicas": old_count}}
+        note = (
             f"role {get_role(key, new)} is autoscaled: `pulumi up` keeps its live replicas; "
-            f"{live} -> {declared} applies only to a new LeaderWorkerSet"
-        ] = None
-    return updated, list(notes)
+            f"{old_count} -> {new_count} applies only to a new LeaderWorkerSet"
+        )
+        if note not in notes:
+            notes.append(note)
+    return updated, notes
 
 
 def _find_edits(before: Objects, after: Objects) -> Iterator[Edit]:
     for key, new in after.items():
         old = before.get(key)
         if old is None:
-            yield Edit(key, None, new, _build_change(key, new, "added"))
-        elif not is_equal(old, new):
-            # The namespace may be set on one side only.
-            differences = _compare_values("", old, new)
-            fields = [field for field in differences if field.path != "metadata.namespace"]
-            if fields:
-                immutable_field = find_immutable_change(key, old, new)
-                action: Action = "replaced" if immutable_field else "changed"
-                visible = drop_explained_revision(fields, key.template_paths)
-                change = _build_change(key, new, action, visible)
-                restarts = bool(immutable_field) or needs_restart(key, old, new)
-                yield Edit(key, old, new, change, restarts, immutable_field)
+            yield Edit(key, old=None, new=new, change=_build_change(key, new, "added"))
+            continue
+        # A namespace that only one side sets is `default`.
+        differences = _compare_values("", old, new)
+        fields = [field for field in differences if field.path != "metadata.namespace"]
+        if not fields:
+            continue
+        immutable_field = find_immutable_change(key, old, new)
+        action: Action = "replaced" if immutable_field else "changed"
+        visible = drop_explained_revision(fields, key.template_paths)
+        yield Edit(
+            key,
+            old=old,
+            new=new,
+            change=_build_change(key, new, action, visible),
+            restarts=bool(immutable_field) or needs_restart(key, old, new),
+            immutable_field=immutable_field,
+        )
     for key, old in before.items():
         if key not in after:
-            yield Edit(key, old, None, _build_change(key, old, "removed"))
+            yield Edit(key, old=old, new=None, change=_build_change(key, old, "removed"))
 
 
 def _build_change(
@@ -209,7 +230,7 @@ def _build_change(
 
 
 def _compare_values(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
-    """Yield the fields that differ between two plain values, in the order of the objects.
+    """Yield the fields that differ between two plain values.
 
     Lists whose items all have names are compared by name, so that an environment variable inserted
     at the top is one added variable, not a change of all variables. Other lists are aligned by
@@ -241,12 +262,14 @@ def _compare_mappings(
 def _compare_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldChange]:
     for key in _MERGE_KEYS:
         before, after = _index_by_name(old, key), _index_by_name(new, key)
-        if before is not None and after is not None:
-            yield from _compare_mappings(path, before, after, _append_index)
-            # Whether the items in both lists have another order.
-            if [n for n in before if n in after] != [n for n in after if n in before]:
-                yield FieldChange(f"{path}[*].{key}", "changed", list(before), list(after))
-            return
+        if before is None or after is None:
+            continue
+        yield from _compare_mappings(path, before, after, _append_index)
+        old_order = [name for name in before if name in after]
+        new_order = [name for name in after if name in before]
+        if old_order != new_order:
+            yield FieldChange(f"{path}[*].{key}", "changed", list(before), list(after))
+        return
     # Imported here, because most comparisons need no alignment.
     from difflib import SequenceMatcher
 
@@ -265,12 +288,15 @@ def _compare_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldC
             yield FieldChange(_append_index(path, index), "added", None, new[index])
 
 
-def _index_by_name(items: list[Any], key: str) -> dict[str, Any] | None:
-    """Index items by name, None unless all names are set and unique."""
-    by_name = {
-        item[key]: item for item in items if isinstance(item, dict) and type(item.get(key)) is str
-    }
-    return by_name if len(by_name) == len(items) else None
+def _index_by_name(items: list[Any], merge_key: str) -> dict[str, Any] | None:
+    """Index items by the text at `merge_key`; return None if any text is missing or repeated."""
+    by_name: dict[str, Any] = {}
+    for item in items:
+        name = item.get(merge_key) if isinstance(item, dict) else None
+        if not isinstance(name, str) or name in by_name:
+            return None
+        by_name[name] = item
+    return by_name
 
 
 def _append_key(path: str, key: str) -> str:
@@ -284,15 +310,28 @@ def _append_index(path: str, index: str | int) -> str:
 
 
 def _sum_pods_and_accelerators(
-    lws: tuple[Objects, Objects], services: Mapping[Service, None]
+    lws: tuple[Objects, Objects], services: Iterable[Service]
 ) -> Iterator[ServiceTotals]:
-    sums: dict[Service, list[list[int]]] = {}  # pods and accelerators, each old and new
-    for side, objects in enumerate(lws):
-        for key, manifest in objects.items():
-            service_sums = sums.setdefault(get_service(key, manifest), [[0, 0], [0, 0]])
-            for index, number in enumerate(count_pods_and_accelerators(manifest)):
-                service_sums[index][side] += number
-    for namespace, name in services:
-        if (namespace, name) in sums:
-            pods, devices = sums[namespace, name]
-            yield ServiceTotals(name, namespace, Pair(*pods), Pair(*devices))
+    """Yield the totals of each service that has LeaderWorkerSets."""
+    old_sums, new_sums = (_sum_by_service(objects) for objects in lws)
+    for service in services:
+        if service in old_sums or service in new_sums:
+            old_pods, old_accelerators = old_sums.get(service, (0, 0))
+            new_pods, new_accelerators = new_sums.get(service, (0, 0))
+            yield ServiceTotals(
+                service=service.name,
+                namespace=service.namespace,
+                pods=Pair(old_pods, new_pods),
+                accelerators=Pair(old_accelerators, new_accelerators),
+            )
+
+
+def _sum_by_service(lws: Objects) -> dict[Service, tuple[int, int]]:
+    """Return the pods and accelerators of each service."""
+    sums: dict[Service, tuple[int, int]] = {}
+    for key, manifest in lws.items():
+        service = get_service(key, manifest)
+        pods, accelerators = sums.get(service, (0, 0))
+        lws_pods, lws_accelerators = count_pods_and_accelerators(manifest)
+        sums[service] = pods + lws_pods, accelerators + lws_accelerators
+    return sums

@@ -1,8 +1,7 @@
 """Kubernetes manifests from any source: their identities, and which changes restart their pods.
 
-The rules for LeaderWorkerSets are those of release 0.10 (revision_utils.go,
-leaderworkerset_webhook.go): only changes of `networkConfig` or `leaderWorkerTemplate` restart a
-replica.
+In LeaderWorkerSet 0.10 (revision_utils.go, leaderworkerset_webhook.go) only changes of
+`networkConfig` or `leaderWorkerTemplate` restart a replica.
 """
 
 from __future__ import annotations
@@ -18,8 +17,14 @@ from fusioninfer_pulumi.topology import leader_worker_set as lws_objects
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
 Manifest = Mapping[str, Any]
-#: Namespace and name of a service.
-Service = tuple[str, str]
+
+
+class Service(NamedTuple):
+    """The identity of a service; `name` is empty for objects that belong to no service."""
+
+    namespace: str
+    name: str
+
 
 LWS_TEMPLATE = "spec.leaderWorkerTemplate"
 LWS_NETWORK = "spec.networkConfig"
@@ -43,12 +48,12 @@ _SORTING_ENCODER = json.JSONEncoder(sort_keys=True)
 
 
 def to_plain(value: Any) -> Any:
-    """Return a copy with JSON types only: text for other types, and 1 for 1.0."""
+    """Return a copy with JSON types only; values of other types become text, 1.0 becomes 1."""
     return _DECODER.decode(_ENCODER.encode(value))
 
 
 def to_canonical(value: Any) -> str:
-    """Return a plain value as text, which is the same for any order of keys."""
+    """Return a plain value as JSON with sorted keys, so that equal values have equal texts."""
     return _SORTING_ENCODER.encode(value)
 
 
@@ -73,8 +78,8 @@ def get_count(value: Any, *keys: str) -> int:
 class Identity(NamedTuple):
     """The identity of an object.
 
-    It excludes the API version, because `v1beta1` and `v1` may be the same object. The ordinal
-    distinguishes duplicates in a list.
+    The version of the API is no part of it, because the same object may be read as `v1beta1` and as
+    `v1`. `ordinal` distinguishes objects that a list contains several times.
     """
 
     group: str
@@ -114,12 +119,12 @@ def index_by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]
     by_identity: dict[Identity, Manifest] = {}
     for manifest in _flatten(manifests):
         group, slash, _ = get_text(manifest, "apiVersion").partition("/")
-        names = (get_text(manifest, "metadata", field) for field in ("name", "generateName"))
+        name = get_text(manifest, "metadata", "name")
         key = Identity(
             group=group if slash else "",
             kind=get_text(manifest, "kind"),
             namespace=get_text(manifest, "metadata", "namespace") or "default",
-            name=next(filter(None, names), ""),
+            name=name or get_text(manifest, "metadata", "generateName"),
         )
         while key in by_identity:
             key = key._replace(ordinal=key.ordinal + 1)
@@ -155,10 +160,12 @@ def get_label(manifest: Manifest | None, name: str) -> str:
 def get_service(key: Identity, manifest: Manifest | None) -> Service:
     """Return the service that an object belongs to.
 
-    If the object has no label, the service's name is the LeaderWorkerSet's; for other kinds it is
-    empty.
+    A LeaderWorkerSet without the service's label counts as a service of its own.
     """
-    return key.namespace, get_label(manifest, labels.SERVICE) or (key.name if key.is_lws else "")
+    name = get_label(manifest, labels.SERVICE)
+    if not name and key.is_lws:
+        name = key.name
+    return Service(key.namespace, name)
 
 
 def get_role(key: Identity, manifest: Manifest | None) -> str:
@@ -167,18 +174,22 @@ def get_role(key: Identity, manifest: Manifest | None) -> str:
 
 
 def get_partition(manifest: Manifest) -> int:
-    """Return the partition of a LeaderWorkerSet: lower ordinals keep their pod template."""
-    is_set = lookup(manifest, *_ROLLING_UPDATE, "partition") is not None
-    return get_count(manifest, *_ROLLING_UPDATE, "partition") if is_set else 0
+    """Return the partition of a LeaderWorkerSet; ordinals below it keep their pod template."""
+    if lookup(manifest, *_ROLLING_UPDATE, "partition") is None:
+        return 0
+    return get_count(manifest, *_ROLLING_UPDATE, "partition")
 
 
 def count_pods_and_accelerators(manifest: Manifest) -> tuple[int, int]:
     """Count the pods and accelerators of a LeaderWorkerSet."""
     template = lookup(manifest, "spec", "leaderWorkerTemplate")
-    replicas, size = get_count(manifest, "spec", "replicas"), max(get_count(template, "size"), 1)
+    replicas = get_count(manifest, "spec", "replicas")
+    pods_per_replica = max(get_count(template, "size"), 1)
     worker = lookup(template, "workerTemplate")
-    devices = _count_accelerators(lookup(template, "leaderTemplate") or worker)
-    return replicas * size, replicas * (devices + (size - 1) * _count_accelerators(worker))
+    leader = lookup(template, "leaderTemplate") or worker
+    worker_accelerators = (pods_per_replica - 1) * _count_accelerators(worker)
+    accelerators_per_replica = _count_accelerators(leader) + worker_accelerators
+    return replicas * pods_per_replica, replicas * accelerators_per_replica
 
 
 def _count_accelerators(template: Any) -> int:
@@ -193,12 +204,12 @@ def needs_restart(key: Identity, old: Manifest, new: Manifest) -> bool:
     """Return whether an update of an object restarts its pods."""
     if key.is_lws:
         return not is_equal(_read_lws_revision(old), _read_lws_revision(new))
-    templates = [_read_spec_field(manifest, "template") for manifest in (old, new)]
-    return key.is_apps_workload and not is_equal(*templates)
+    old_template, new_template = (_read_spec_field(side, "template") for side in (old, new))
+    return key.is_apps_workload and not is_equal(old_template, new_template)
 
 
 def _read_spec_field(manifest: Manifest, field: str) -> Any:
-    """Return a field of the spec, or the mask if the whole spec is secret."""
+    """Return a field of the spec; if the whole spec is secret, return the text that masks it."""
     spec = lookup(manifest, "spec")
     return spec if isinstance(spec, str) else lookup(spec, field)
 
@@ -224,12 +235,14 @@ def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | 
     if not key.is_lws:
         return None
     templates = [lookup(manifest, "spec", "leaderWorkerTemplate") for manifest in (old, new)]
-    policies = [lookup(template, lws_objects.SUB_GROUP_POLICY) for template in templates]
-    if not lws_objects.is_same_policy(*policies):
-        if None in policies:
+    old_policy, new_policy = (lookup(item, lws_objects.SUB_GROUP_POLICY) for item in templates)
+    if not lws_objects.is_same_policy(old_policy, new_policy):
+        if old_policy is None or new_policy is None:
             return lws_objects.SUB_GROUP_POLICY
-        sizes = (lookup(policy, lws_objects.SUB_GROUP_SIZE) for policy in policies)
-        field = lws_objects.SUB_GROUP_TYPE if is_equal(*sizes) else lws_objects.SUB_GROUP_SIZE
-        return f"{lws_objects.SUB_GROUP_POLICY}.{field}"
-    claims = [lookup(template, "volumeClaimTemplates") or [] for template in templates]
-    return None if is_equal(*claims) else "volumeClaimTemplates"
+        old_size = lookup(old_policy, lws_objects.SUB_GROUP_SIZE)
+        new_size = lookup(new_policy, lws_objects.SUB_GROUP_SIZE)
+        if is_equal(old_size, new_size):
+            return f"{lws_objects.SUB_GROUP_POLICY}.{lws_objects.SUB_GROUP_TYPE}"
+        return f"{lws_objects.SUB_GROUP_POLICY}.{lws_objects.SUB_GROUP_SIZE}"
+    old_claims, new_claims = (lookup(item, "volumeClaimTemplates") or [] for item in templates)
+    return None if is_equal(old_claims, new_claims) else "volumeClaimTemplates"

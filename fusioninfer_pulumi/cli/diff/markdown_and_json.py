@@ -18,13 +18,13 @@ from fusioninfer_pulumi.cli.diff._formatting import (
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference
 
-# GitHub rejects comments of more than 65,536 characters. The margin is for text that a CI job adds,
-# such as the mark by which it finds its comment again.
+# GitHub rejects comments of more than 65,536 characters. The difference of 536 is for text that a
+# CI job adds, such as the mark by which it finds its comment again.
 MAX_CHARACTERS = 65_000
 _MAX_LINE = 240
 _MAX_TEXT = 1_000
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
-#: Fields that JSON omits, because they are parts of `reason`.
+#: Fields of records that JSON omits, because they are parts of `reason`.
 _OMITTED = frozenset({"restart_reason", "role_change"})
 _SIGNS: dict[Action, str] = {"added": "+", "removed": "-", "changed": "@@", "replaced": "!"}
 
@@ -34,7 +34,8 @@ def to_markdown(difference: Difference, *, limit: int = MAX_CHARACTERS) -> str:
 
     Args:
         difference: The result of `compare`.
-        limit: Maximum number of characters; a cut section ends with the count of omitted lines.
+        limit: Maximum number of characters. A section that is cut ends with the number of omitted
+            lines.
 
     Returns:
         A summary in one line, the effects of the change, and the changed fields in a collapsed
@@ -62,8 +63,9 @@ def to_markdown(difference: Difference, *, limit: int = MAX_CHARACTERS) -> str:
         follows_fields = bool(group.fields)
     # 200 characters are for the fences and the closing tag.
     body = "\n".join(_truncate(lines, limit - len(overview) - len(opening) - 200))
-    # Longer than any fence in the values, so that no value closes the block.
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", body)), default=0))
+    longest_run = max((len(run) for run in re.findall("`+", body)), default=0)
+    # The fence is longer than all backticks in the values, so that no value closes the block.
+    fence = "`" * max(3, longest_run + 1)
     return f"{overview}\n{opening}{fence}diff\n{body}\n{fence}\n\n</details>\n"
 
 
@@ -89,10 +91,11 @@ def _format_group(group: ChangeGroup) -> Iterator[str]:
 
 
 def _truncate(lines: list[str], limit: int) -> Iterator[str]:
-    """Yield the lines that fit, then a line with the number of the remaining ones."""
+    """Yield the lines that fit into `limit` characters, then the number of omitted lines."""
+    remaining = limit
     for number, line in enumerate(lines):
-        limit -= len(line) + 1
-        if limit < 0:
+        remaining -= len(line) + 1
+        if remaining < 0:
             yield f"… {len(lines) - number} more lines; use --output json to list all"
             return
         yield line

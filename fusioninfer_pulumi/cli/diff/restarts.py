@@ -1,7 +1,4 @@
-"""Effects of a change on replicas: which restart and why, and changes that `pulumi up` rejects.
-
-To find rejections, it runs the checks of `pulumi up`, and one for what Kueue's webhook rejects.
-"""
+"""Effects of a change on replicas: which restart and why, and changes that `pulumi up` rejects."""
 
 from __future__ import annotations
 
@@ -42,17 +39,20 @@ from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
 from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
-# At most this many replicas of a LeaderWorkerSet are listed by name.
+# Maximum number of replicas of a LeaderWorkerSet that are listed by name.
 _MAX_NAMES = 10_000
 
 
 @dataclass(frozen=True)
 class Edit:
-    """An object that differs; `old` is None if it is added, `new` if it is removed.
+    """An object that differs.
 
     Attributes:
+        old: The object before the change, None if it is added.
+        new: The object after the change, None if it is removed.
         change: The difference as it is printed.
-        restarts: Whether the object's pods restart, except those that the partition keeps.
+        restarts: Whether pods of the object restart. Replicas of a LeaderWorkerSet below its
+            partition do not.
         immutable_field: A changed field that forces Pulumi to delete and create the object.
     """
 
@@ -65,7 +65,7 @@ class Edit:
 
     @property
     def service(self) -> Service:
-        """The service that the object belongs to; its name is empty if there is none."""
+        """The service that the object belongs to."""
         return get_service(self.key, self.new or self.old)
 
     @property
@@ -77,8 +77,10 @@ class Edit:
     @property
     def reason(self) -> str:
         """Why the pods of a Deployment, StatefulSet or DaemonSet restart."""
-        replacement = f"{self.immutable_field} changed" if self.immutable_field else ""
-        return ", ".join(filter(None, (replacement, _describe_reason(self.template_changes))))
+        reason = _describe_reason(self.template_changes)
+        if self.immutable_field is None:
+            return reason
+        return ", ".join(filter(None, (f"{self.immutable_field} changed", reason)))
 
 
 #: Update steps by namespace (empty if it is an Output) and name of the LeaderWorkerSet.
@@ -103,19 +105,30 @@ def find_released_lws(
     lws: tuple[Objects, Objects], steps: tuple[Steps, Steps], edits: Iterable[Edit]
 ) -> list[Identity]:
     """Return LeaderWorkerSets whose replicas restart only because the partition is lowered."""
+    old_lws, new_lws = lws
+    old_steps, new_steps = steps
     restarting = {edit.key for edit in edits if edit.restarts}
-    keys = []
-    for key in (key for key in lws[0] if key in lws[1] and key not in restarting):
-        before, after = (find_step(key, side) for side in steps)
-        is_released = before and after and before.is_frozen and not after.is_frozen
-        if is_released or get_partition(lws[0][key]) > get_partition(lws[1][key]):
-            keys.append(key)
-    return keys
+    released = []
+    for key, old in old_lws.items():
+        new = new_lws.get(key)
+        if new is None or key in restarting:
+            continue
+        before, after = find_step(key, old_steps), find_step(key, new_steps)
+        was_frozen = before is not None and before.is_frozen
+        is_free = after is not None and not after.is_frozen
+        if (was_frozen and is_free) or get_partition(old) > get_partition(new):
+            released.append(key)
+    return released
 
 
 @dataclass(frozen=True)
 class _ComparedLws:
-    """A LeaderWorkerSet of a changed service; `edit` is None if the LeaderWorkerSet is the same."""
+    """A LeaderWorkerSet of a changed service.
+
+    Attributes:
+        edit: The change of the LeaderWorkerSet, None if it is the same before and after.
+        is_released: Whether its replicas restart only because the partition is lowered.
+    """
 
     key: Identity
     old: Manifest | None
@@ -125,39 +138,40 @@ class _ComparedLws:
     is_released: bool
 
     @property
-    def counts(self) -> tuple[int, int]:
+    def counts(self) -> Pair:
         """Replicas before and after."""
-        before, after = (
-            0 if side is None else get_count(side, "spec", "replicas")
-            for side in (self.old, self.new)
-        )
-        return before, after
+        before = 0 if self.old is None else get_count(self.old, "spec", "replicas")
+        after = 0 if self.new is None else get_count(self.new, "spec", "replicas")
+        return Pair(before, after)
 
     @property
     def names(self) -> list[str]:
-        """Names of its replicas: `decode-0`, or `1-decode-0` in a serving group."""
+        """Names of all replicas before or after: `decode-0`, or `1-decode-0` in a serving group."""
         manifest = self.new or self.old
         group = get_label(manifest, labels.GROUP_INDEX)
         index = get_label(manifest, labels.REPLICA_INDEX)
         role = get_role(self.key, manifest)
         prefix = f"{group}-{role}" if group else role
         count = min(max(self.counts), _MAX_NAMES)
-        # If each replica has its own LeaderWorkerSet, the label contains the replica's index.
-        return [f"{prefix}-{index if index and count <= 1 else number}" for number in range(count)]
+        # The label exists if each replica has its own LeaderWorkerSet.
+        if index and count == 1:
+            return [f"{prefix}-{index}"]
+        return [f"{prefix}-{number}" for number in range(count)]
 
     @property
     def restarting_edit(self) -> Edit | None:
         """The edit if it restarts pods, else None."""
-        has_restarts = self.edit is not None and self.edit.restarts and min(self.counts)
-        return self.edit if has_restarts else None
+        if self.edit is None or not self.edit.restarts or min(self.counts) == 0:
+            return None
+        return self.edit
 
     @property
     def first_restarting(self) -> int:
-        """The lowest ordinal that restarts; if none does, the smaller count of before and after.
+        """The lowest ordinal that restarts; if none restarts, the number of kept replicas.
 
         Ordinals below the partition keep their template, unless the LeaderWorkerSet is replaced.
         """
-        common = min(self.counts)
+        common: int = min(self.counts)
         if self.restarting_edit is None or self.new is None:
             return common
         if self.restarting_edit.immutable_field:
@@ -170,6 +184,21 @@ class _ComparedLws:
         """Names of the replicas that restart."""
         return self.names[self.first_restarting : min(self.counts)]
 
+    @property
+    def kept(self) -> list[str]:
+        """Names of the replicas that run before and after, and do not restart."""
+        return self.names[: self.first_restarting]
+
+    @property
+    def added(self) -> list[str]:
+        """Names of the replicas that run only after the change."""
+        return self.names[self.counts.before : self.counts.after]
+
+    @property
+    def removed(self) -> list[str]:
+        """Names of the replicas that run only before the change."""
+        return self.names[self.counts.after : self.counts.before]
+
 
 def find_role_effects(
     lws: tuple[Objects, Objects],
@@ -179,61 +208,67 @@ def find_role_effects(
 ) -> Iterator[RoleEffect]:
     """Yield the effects on replicas of the services that have a changed object.
 
-    There is one effect for each role with LeaderWorkerSets, and one for each other workload
-    that restarts.
+    There is one effect for each role with LeaderWorkerSets, and one for each restarting Deployment,
+    StatefulSet or DaemonSet.
     """
-    old, new = lws
+    old_lws, new_lws = lws
     edits_by_key = {edit.key: edit for edit in edits}
     services: dict[Service, dict[str, list[_ComparedLws]]] = {
-        edit.service: {} for edit in edits if edit.service[1]
+        edit.service: {} for edit in edits if edit.service.name
     }
-    for key in {**old, **new}:
-        manifest = new.get(key) or old.get(key)
-        roles = services.get(get_service(key, manifest))
-        if roles is not None:
-            edit, step = edits_by_key.get(key), find_step(key, steps)
-            change = _ComparedLws(key, old.get(key), new.get(key), edit, step, key in released)
-            roles.setdefault(get_role(key, manifest), []).append(change)
+    for key in {**old_lws, **new_lws}:
+        compared = _ComparedLws(
+            key=key,
+            old=old_lws.get(key),
+            new=new_lws.get(key),
+            edit=edits_by_key.get(key),
+            step=find_step(key, steps),
+            is_released=key in released,
+        )
+        manifest = compared.new or compared.old
+        service = get_service(key, manifest)
+        if service in services:
+            services[service].setdefault(get_role(key, manifest), []).append(compared)
     for service, roles in services.items():
-        for name, items in roles.items():
-            yield _describe_role_effect(service, name, items)
+        for role, role_lws in roles.items():
+            yield _describe_role_effect(service, role, role_lws)
         for edit in edits:
             if edit.restarts and edit.key.is_apps_workload and service == edit.service:
                 yield _describe_apps_effect(service, edit)
 
 
-def _describe_role_effect(service: Service, role: str, items: Sequence[_ComparedLws]) -> RoleEffect:
-    replicas = Pair(*map(sum, zip(*(item.counts for item in items), strict=True)))
-    added = [name for item in items for name in item.names[item.counts[0] : item.counts[1]]]
-    edits = [item.restarting_edit for item in items if item.restarting_edit is not None]
+def _describe_role_effect(service: Service, role: str, lws: Sequence[_ComparedLws]) -> RoleEffect:
+    replicas = Pair(sum(item.counts.before for item in lws), sum(item.counts.after for item in lws))
+    added = [name for item in lws for name in item.added]
+    edits = [item.restarting_edit for item in lws if item.restarting_edit is not None]
     gangs = {
         f"gang scheduling switched {'on' if read_lws_gang_reference(edit.new) else 'off'}"
         for edit in edits
         if bool(read_lws_gang_reference(edit.old)) != bool(read_lws_gang_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
-    restart_reason = "partition lowered" if any(item.is_released for item in items) else ""
-    if any(item.restarts for item in items):
+    restart_reason = "partition lowered" if any(item.is_released for item in lws) else ""
+    if any(item.restarts for item in lws):
         restart_reason = _describe_reason(changes, gangs)
-    existed = any(item.old is not None for item in items)
-    exists = any(item.new is not None for item in items)
+    existed = any(item.old is not None for item in lws)
+    exists = any(item.new is not None for item in lws)
     role_change = "replicas renamed" if added else ""
     if not (existed and exists):
         role_change = "role added" if exists else "role removed"
     elif replicas.before != replicas.after:
         role_change = f"replicas {replicas.before} -> {replicas.after}"
     return RoleEffect(
-        service=service[1],
-        namespace=service[0],
+        service=service.name,
+        namespace=service.namespace,
         role=role,
         kind="LeaderWorkerSet",
         replicas=replicas,
-        restarts=tuple(name for item in items for name in item.restarts),
+        restarts=tuple(name for item in lws for name in item.restarts),
         added=tuple(added),
-        removed=tuple(name for i in items for name in i.names[i.counts[1] : i.counts[0]]),
-        kept=tuple(name for item in items for name in item.names[: item.first_restarting]),
+        removed=tuple(name for item in lws for name in item.removed),
+        kept=tuple(name for item in lws for name in item.kept),
         reason=", ".join(filter(None, (restart_reason, role_change))),
-        held=tuple(n for i in items if i.restarting_edit for n in i.names[: i.first_restarting]),
+        held=tuple(name for item in lws if item.restarting_edit for name in item.kept),
         restart_reason=restart_reason,
         role_change=role_change,
     )
@@ -241,11 +276,13 @@ def _describe_role_effect(service: Service, role: str, items: Sequence[_Compared
 
 def _describe_apps_effect(service: Service, edit: Edit) -> RoleEffect:
     return RoleEffect(
-        service=service[1],
-        namespace=service[0],
+        service=service.name,
+        namespace=service.namespace,
         role=get_role(edit.key, edit.new),
         kind=edit.key.kind,
-        replicas=Pair(*(get_count(side, "spec", "replicas") for side in (edit.old, edit.new))),
+        replicas=Pair(
+            get_count(edit.old, "spec", "replicas"), get_count(edit.new, "spec", "replicas")
+        ),
         restarts=(edit.key.name,),
         reason=edit.reason,
         restart_reason=edit.reason,
@@ -292,19 +329,19 @@ _PART_NAMES = tuple(
 def drop_explained_revision(
     fields: Sequence[FieldChange], templates: Sequence[str]
 ) -> tuple[FieldChange, ...]:
-    """Drop changed revision labels if another field of the template changed, too.
+    """Drop changes of the revision labels that another change of the template explains.
 
-    If only both labels changed, drop only the revision, because the pair revision explains it.
+    A changed pair revision explains a changed revision.
     """
-    for revisions in ((_REVISION, _PAIR_REVISION), (_REVISION,)):
-        rest = [change for change in fields if not change.path.endswith(revisions)]
-        if any(is_overlapping(change.path, templates) for change in rest):
-            return tuple(rest)
+    for labels_to_drop in ((_REVISION, _PAIR_REVISION), (_REVISION,)):
+        others = [change for change in fields if not change.path.endswith(labels_to_drop)]
+        if any(is_overlapping(change.path, templates) for change in others):
+            return tuple(others)
     return tuple(fields)
 
 
 def is_overlapping(path: str, roots: Iterable[str]) -> bool:
-    """Return whether a path is one of the roots, or is above or below one."""
+    """Return whether a path is equal to a root, an ancestor of it, or a descendant of it."""
     return any(
         path == root or path.startswith((f"{root}.", f"{root}[")) or root.startswith(f"{path}.")
         for root in roots
@@ -314,19 +351,24 @@ def is_overlapping(path: str, roots: Iterable[str]) -> bool:
 def _describe_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
     """Return why pods restart, such as `image, arguments changed`.
 
-    `gangs` describes changes of gang scheduling, listed in place of the fields that implement them.
+    `gangs` are texts about gang scheduling. They replace the fields that implement the gang.
     """
-    parts = dict.fromkeys(sorted(gangs))
-    names: dict[str, None] = {}
+    reasons = sorted(gangs)
+    parts: list[str] = []
     for change in changes:
         if change.path == f"{LWS_TEMPLATE}.size":
-            parts[f"nodes per replica {change.old or 1} -> {change.new or 1}"] = None
+            reason = f"nodes per replica {change.old or 1} -> {change.new or 1}"
+            if reason not in reasons:
+                reasons.append(reason)
         elif not (gangs and _is_gang_field(change)):
-            name = next(name for pattern, name in _PART_NAMES if pattern.search(change.path))
-            names[name] = None
-    if len(names) > 1:
-        names.pop("pod template", None)
-    return ", ".join([*parts, *([f"{', '.join(names)} changed"] if names else [])])
+            part = next(name for pattern, name in _PART_NAMES if pattern.search(change.path))
+            if part not in parts:
+                parts.append(part)
+    if len(parts) > 1 and "pod template" in parts:
+        parts.remove("pod template")
+    if parts:
+        reasons.append(f"{', '.join(parts)} changed")
+    return ", ".join(reasons)
 
 
 def _is_gang_field(change: FieldChange) -> bool:
@@ -343,19 +385,20 @@ def _is_gang_field(change: FieldChange) -> bool:
 def find_rejections(
     plans: Sequence[ServicePlan], lws: tuple[Objects, Objects], edits: Iterable[Edit]
 ) -> dict[Service, list[Finding]]:
-    """Return the changes that `pulumi up` rejects, by service, if the old objects are running.
+    """Return findings about changes that `pulumi up` rejects if the old objects are running.
 
-    Services with several plans are skipped, because they may run in different clusters.
+    Kueue's webhook rejects the changes that `check_kueue_changes` finds, and the library rejects
+    all others. Services with several plans are skipped, because they may run in several clusters.
     """
     old_lws, new_lws = lws
     edits_by_key = {edit.key: edit for edit in edits}
     plan_counts = Counter((str(plan.namespace), plan.service) for plan in plans)
-    rejections = {}
+    rejections: dict[Service, list[Finding]] = {}
     for plan in plans:
         new_keys = index_lws_by_name(plan, new_lws)
         if not new_keys or plan_counts[str(plan.namespace), plan.service] > 1:
             continue
-        service = next(iter(new_keys.values())).namespace, plan.service
+        service = Service(next(iter(new_keys.values())).namespace, plan.service)
         old_keys = index_lws_by_name(plan, old_lws)
         roles_of_other_layout = {
             key.name: get_role(key, manifest)
@@ -363,42 +406,35 @@ def find_rejections(
             if get_service(key, manifest) == service
             and read_layout(get_labels(manifest)) not in (None, plan.shape.layout)
         }
-        roles = {name: get_role(key, new_lws[key]) for name, key in new_keys.items()}
-        service_edits = {
-            name: edits_by_key[key] for name, key in old_keys.items() if key in edits_by_key
-        }
-        immutable_fields = {
-            name: edit.immutable_field
-            for name, edit in service_edits.items()
-            if edit.immutable_field
-        }
-        updated_in_place = {
-            name: (edit.old, edit.new)
-            for name, edit in service_edits.items()
-            if edit.old is not None and edit.new is not None and name not in immutable_fields
-            # A template that is a Pulumi secret is masked by a string.
-            if all(isinstance(_get_template(side), Mapping) for side in (edit.old, edit.new))
-        }
-        running = {
-            name: None
-            if name in immutable_fields
-            else RunningLws(
-                read_lws_gang_reference(old_lws[key]),
-                get_count(_get_template(old_lws[key]), "size"),
-                get_count(old_lws[key], "spec", "replicas"),
-                name in service_edits and service_edits[name].restarts,
+        changed_policies: set[str] = set()
+        updated_in_place: dict[str, tuple[Manifest, Manifest]] = {}
+        running: dict[str, RunningLws | None] = {}
+        for name, key in old_keys.items():
+            edit = edits_by_key.get(key)
+            if edit is not None and edit.immutable_field:
+                running[name] = None  # Pulumi replaces it
+                if edit.immutable_field.startswith(SUB_GROUP_POLICY):
+                    changed_policies.add(name)
+                continue
+            if edit is not None and edit.old is not None and edit.new is not None:
+                templates = [_get_template(side) for side in (edit.old, edit.new)]
+                # A template that is a Pulumi secret is masked by a string.
+                if all(isinstance(template, Mapping) for template in templates):
+                    updated_in_place[name] = edit.old, edit.new
+            running[name] = RunningLws(
+                gang=read_lws_gang_reference(old_lws[key]),
+                nodes=get_count(_get_template(old_lws[key]), "size"),
+                replicas=get_count(old_lws[key], "spec", "replicas"),
+                is_outdated=edit is not None and edit.restarts,
             )
-            for name, key in old_keys.items()
-        }
-        new_policies = {
-            n for n, field in immutable_fields.items() if field.startswith(SUB_GROUP_POLICY)
-        }
-        awaits_replicas = plan.wait.level.awaits_replicas
         rejections[service] = [
             *check_layout_change(
-                plan.shape.layout, roles_of_other_layout, roles, awaits_replicas=awaits_replicas
+                plan.shape.layout,
+                roles_of_other_layout,
+                {name: get_role(key, new_lws[key]) for name, key in new_keys.items()},
+                awaits_replicas=plan.wait.level.awaits_replicas,
             ),
-            *check_subgroup_policies(plan, new_policies),
+            *check_subgroup_policies(plan, changed_policies),
             *check_kueue_changes(plan, updated_in_place),
             *check_gang_joins(plan, running),
         ]
@@ -407,9 +443,10 @@ def find_rejections(
 
 def index_lws_by_name(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
     """Index the LeaderWorkerSets of a service by name; empty if a name is not unique."""
-    names = {lws.name for role in plan.roles for lws in role.lws}
-    is_known = isinstance(plan.namespace, str)
-    keys = [k for k in lws if k.name in names and (not is_known or k.namespace == plan.namespace)]
+    names = {planned.name for role in plan.roles for planned in role.lws}
+    keys = [key for key in lws if key.name in names]
+    if isinstance(plan.namespace, str):  # it may be an Output
+        keys = [key for key in keys if key.namespace == plan.namespace]
     by_name = {key.name: key for key in keys}
     return by_name if len(by_name) == len(keys) else {}
 

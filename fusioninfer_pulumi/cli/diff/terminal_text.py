@@ -52,12 +52,13 @@ def _list_parts(difference: Difference, console: Console) -> Iterator[Renderable
     if difference.effects:
         yield ""
         yield from _format_effects(difference, console)
-    needs_gap = True
+    follows_fields = True
     for group in group_changes(difference.objects):
-        if needs_gap or group.fields:
+        # Added and removed objects, which have no fields, follow each other without empty lines.
+        if follows_fields or group.fields:
             yield ""
         yield Text("\n").join(_format_group(group, console.width))
-        needs_gap = bool(group.fields)
+        follows_fields = bool(group.fields)
 
 
 def _format_effects(difference: Difference, console: Console) -> Iterator[RenderableType]:
@@ -65,11 +66,12 @@ def _format_effects(difference: Difference, console: Console) -> Iterator[Render
     titles, rows = build_replica_table(difference)
     rows = [[escape_unprintable(cell) for cell in row] for row in rows]
     table = make_table(map(str.upper, titles), header="dim")
-    previous = ""
-    for service, *cells in rows:
-        # Only the first row of a service has its name.
-        table.add_row("" if titles[0] == "service" and service == previous else service, *cells)
-        previous = service
+    previous_service = ""
+    for first, *cells in rows:
+        # Only the first row of a service shows its name.
+        is_repeated = titles[0] == "service" and first == previous_service
+        table.add_row("" if is_repeated else first, *cells)
+        previous_service = first
     if console.measure(table).maximum + 2 <= console.width:
         yield Padding.indent(table, 2)
         return
@@ -95,7 +97,8 @@ def _format_group(group: ChangeGroup, width: int) -> Iterator[Text]:
 
 def _format_field(change: FieldChange, width: int) -> Iterator[Text]:
     """Yield a field in one line if it fits, otherwise with its values on lines below."""
-    path, values = f"    {escape_unprintable(change.path)}:", format_one_line(change, _MAX_VALUE)
+    path = f"    {escape_unprintable(change.path)}:"
+    values = format_one_line(change, _MAX_VALUE)
     if values is not None and len(path) + 1 + len(values) <= width:
         yield Text(f"{path} {values}")
         return

@@ -33,7 +33,7 @@ from fusioninfer_pulumi.rollout.timeline import (
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, order_update
 from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 
-# Each step of the simulation visits all LeaderWorkerSets, so simulating more would be slow.
+# Each step of the simulation visits all LeaderWorkerSets, so it is slow for larger services.
 _MAX_LWS = 400
 #: Titles of the columns to the left of the roles' columns.
 LEFT_TITLES = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
@@ -130,9 +130,9 @@ class ServiceTimeline:
 def simulate_updates(old: Manifests, new: Manifests, plans: Plans) -> list[ServiceTimeline]:
     """Simulate the update of each service in `new`; the parameters are those of `compare`."""
     comparison = Comparison(old, new, plans)
-    rejections = find_rejections(comparison.plans, comparison.lws, comparison.edits)
-    plan_counts = Counter((str(plan.namespace), plan.service) for plan in comparison.plans)
-    return [_simulate(plan, comparison, rejections, plan_counts) for plan in comparison.plans]
+    rejections = find_rejections(comparison.new_plans, comparison.lws, comparison.edits)
+    plan_counts = Counter((str(plan.namespace), plan.service) for plan in comparison.new_plans)
+    return [_simulate(plan, comparison, rejections, plan_counts) for plan in comparison.new_plans]
 
 
 def _simulate(
@@ -141,15 +141,17 @@ def _simulate(
     rejections: Mapping[Service, Sequence[Finding]],
     plan_counts: Mapping[tuple[str, str], int],
 ) -> ServiceTimeline:
-    old_keys, new_keys = (index_lws_by_name(plan, lws) for lws in comparison.lws)
-    namespace = next((key.namespace for key in new_keys.values()), str(plan.namespace))
-    service = namespace, plan.service
     old_lws, new_lws = comparison.lws
-    running = {key: m for key, m in old_lws.items() if get_service(key, m) == service}
+    old_keys, new_keys = index_lws_by_name(plan, old_lws), index_lws_by_name(plan, new_lws)
+    namespace = next((key.namespace for key in new_keys.values()), str(plan.namespace))
+    service = Service(namespace, plan.service)
+    running = {
+        key: manifest for key, manifest in old_lws.items() if get_service(key, manifest) == service
+    }
     is_repeated = plan_counts[str(plan.namespace), plan.service] > 1
     obstacle = ""
-    if rejections.get(service):
-        obstacle = f"`pulumi up` rejects it: {rejections[service][0].message}"
+    if service_rejections := rejections.get(service):
+        obstacle = f"`pulumi up` rejects it: {service_rejections[0].message}"
     elif is_repeated or any(key.ordinal for key in running) or not new_keys:
         obstacle = "the service has no replicas, or a source contains it several times"
     elif len(new_keys) > _MAX_LWS:
@@ -157,7 +159,7 @@ def _simulate(
     elif not running:
         obstacle = "the old source has no replicas of this service"
     if obstacle:
-        return ServiceTimeline(*service, obstacle=obstacle)
+        return ServiceTimeline(namespace, plan.service, obstacle=obstacle)
     edits = {edit.key: edit for edit in comparison.edits}
     revisions_and_gangs = {
         name: (get_label(old_lws[key], labels.PAIR_REVISION), read_lws_gang_reference(old_lws[key]))
@@ -166,19 +168,20 @@ def _simulate(
     pair_changes = find_pair_changes(plan, revisions_and_gangs)
     changes = {}
     for step in order_update(plan):
-        key, after = old_keys.get(step.name), _read_size(new_lws[new_keys[step.name]])
+        new_size = _read_size(new_lws[new_keys[step.name]])
+        key = old_keys.get(step.name)
         if key is None:
-            changes[step.name] = LwsChange(None, after)
+            changes[step.name] = LwsChange(before=None, after=new_size)
             continue
         edit = edits.get(key)
         is_replaced = edit is not None and bool(edit.immutable_field)
         restarts = edit is not None and edit.restarts and (is_replaced or not step.is_frozen)
-        recreates = step.rollout.strategy is RolloutStrategy.RECREATE
+        has_recreate_strategy = step.rollout.strategy is RolloutStrategy.RECREATE
         changes[step.name] = LwsChange(
-            _read_size(old_lws[key]),
-            after,
+            before=_read_size(old_lws[key]),
+            after=new_size,
             restarts=restarts or key in comparison.released,
-            is_recreated=restarts and (is_replaced or recreates),
+            is_recreated=restarts and (is_replaced or has_recreate_strategy),
             changes_pair_revision=pair_changes.get(step.name, False),
         )
     removed = [
@@ -187,7 +190,8 @@ def _simulate(
         if key not in new_lws
     ]
     mixed = tuple(find_mixed_revisions(comparison, service))
-    return ServiceTimeline(*service, simulate_update(plan, changes, removed), mixed=mixed)
+    timeline = simulate_update(plan, changes, removed)
+    return ServiceTimeline(namespace, plan.service, timeline, mixed=mixed)
 
 
 def _read_size(manifest: Manifest) -> LwsSize:
