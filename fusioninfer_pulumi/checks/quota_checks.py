@@ -23,7 +23,7 @@ from fusioninfer_pulumi.kube.supported_products import KUEUE
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 QUOTA_TOO_SMALL = Rule("quota-too-small")
-_QUEUE = ("schedulingStrategy", "queue")
+_QUEUE_FIELD = ("schedulingStrategy", "queue")
 
 
 def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
@@ -33,22 +33,20 @@ def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
         if plan.total_accelerators and plan.namespace is not None:
             namespaces.setdefault(plan.namespace, []).append(plan)
     for namespace, services in namespaces.items():
-        limited = [
-            (quota, limits)
-            for quota in cluster.api.objects("v1", "ResourceQuota", namespace) or ()
-            if (limits := _read_accelerator_limits(quota))
-        ]
-        if not limited:
+        quotas = cluster.api.objects("v1", "ResourceQuota", namespace) or ()
+        limits_by_quota = [(quota, _read_accelerator_limits(quota)) for quota in quotas]
+        if not any(limits for _, limits in limits_by_quota):
             continue
         needed = _sum_accelerators(services)
         used_by_services = _count_used_accelerators(cluster, namespace, services)
-        for quota, limits in limited:
-            # If pods cannot be read, it is unknown how much others use, and their use is ignored.
-            used = {} if used_by_services is None else (quota.get("status") or {}).get("used") or {}
+        for quota, limits in limits_by_quota:
+            all_used = (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
-                all_used = quantity.parse(used.get(f"requests.{resource}", 0))
-                own_use = 0 if used_by_services is None else used_by_services[resource]
-                used_by_others = max(all_used - own_use, Decimal(0))
+                used_by_others = Decimal(0)
+                # If pods cannot be read, the use by other pods is unknown and ignored.
+                if used_by_services is not None:
+                    used = quantity.parse(all_used.get(f"requests.{resource}", 0))
+                    used_by_others = max(used - used_by_services[resource], Decimal(0))
                 amount = needed[resource]
                 if amount and allowed < amount + used_by_others:
                     others = quantity.write(used_by_others)
@@ -100,7 +98,8 @@ def check_kueue_quotas(cluster: LiveCluster) -> ClusterFindings:
                     f"LocalQueue {name} in {namespace} is not active: {condition['message']}; "
                     "Kueue admits no replica that waits in it"
                 )
-                yield services[-1], warning(QUOTA_TOO_SMALL, _QUEUE, message)
+                # The rule includes inactive queues, which admit nothing.
+                yield services[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
     for name, services in by_cluster_queue.items():
         cluster_queue = cluster.api.get(KUEUE.group, "ClusterQueue", None, name)
         if cluster_queue is not None:
@@ -108,34 +107,40 @@ def check_kueue_quotas(cluster: LiveCluster) -> ClusterFindings:
 
 
 def _check_cluster_queue(cluster_queue: Object, services: list[ServicePlan]) -> ClusterFindings:
-    """Check the quota of a ClusterQueue; amounts only if it cannot borrow from a cohort."""
+    """Check that a ClusterQueue has a quota for each requested resource, and that it is enough.
+
+    In a cohort, the amounts are not checked, because the queue may borrow from other queues.
+    """
     name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
     groups = spec.get("resourceGroups") or ()
     nominal = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
-    for resource in sorted(set().union(*map(_list_requested_resources, services)) - set(nominal)):
+    requested = {resource for plan in services for resource in _list_requested_resources(plan)}
+    for resource in sorted(requested - set(nominal)):
         requesters = [plan for plan in services if resource in _list_requested_resources(plan)]
         message = (
             f"ClusterQueue {name} has no quota for {resource}, which "
             f"{_format_requesters(requesters)}: Kueue admits none of these replicas"
         )
-        yield requesters[-1], warning(QUOTA_TOO_SMALL, _QUEUE, message)
+        yield requesters[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
     # v1beta1 calls it `cohort`.
     if spec.get("cohortName") or spec.get("cohort"):
         return
-    for flavor in (flavor for group in groups for flavor in group["flavors"]):
-        for quota in flavor["resources"]:
-            nominal[quota["name"]] += quantity.parse(quota["nominalQuota"])
+    quotas = [
+        quota for group in groups for flavor in group["flavors"] for quota in flavor["resources"]
+    ]
+    for quota in quotas:
+        nominal[quota["name"]] += quantity.parse(quota["nominalQuota"])
     for resource, amount in _sum_accelerators(services).items():
         if resource in nominal and nominal[resource] < amount:
             message = (
                 f"ClusterQueue {name} allows {quantity.write(nominal[resource])} {resource}, but "
                 f"{_format_requesters(services)} {amount}: replicas above the quota wait"
             )
-            yield services[-1], warning(QUOTA_TOO_SMALL, _QUEUE, message)
+            yield services[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
 
 
 def _read_accelerator_limits(quota: Object) -> dict[str, Decimal]:
-    """Return a ResourceQuota's limits of accelerators; a quota with a scope is not checked."""
+    """Return the limit of each accelerator in a ResourceQuota; none if the quota has a scope."""
     spec = quota.get("spec") or {}
     if spec.get("scopes") or spec.get("scopeSelector"):
         return {}
@@ -157,7 +162,8 @@ def _sum_accelerators(plans: Sequence[ServicePlan]) -> Counter[str]:
     Autoscaled roles count with `maxReplicas`. Surge replicas of an update are counted as well.
     """
     needed = Counter[str]()
-    for role in (role for plan in plans for role in plan.roles):
+    roles = [role for plan in plans for role in plan.roles]
+    for role in roles:
         replicas = sum(count_max_replicas(role, lws) for lws in role.lws)
         for template, count in ((role.leader_template, 1), (role.worker_template, role.nodes - 1)):
             for resource, amount in _count_accelerators(template).items():
@@ -177,5 +183,7 @@ def _list_requested_resources(plan: ServicePlan) -> set[str]:
 
 def _format_requesters(services: Sequence[ServicePlan]) -> str:
     """Return subject and verb of a sentence: `a requests`, `a, b request`."""
-    names = ", ".join(dict.fromkeys(plan.service for plan in services))
-    return f"{names} request{'s' if len(services) == 1 else ''}"
+    # Services in different namespaces may have one name.
+    names = list(dict.fromkeys(plan.service for plan in services))
+    verb = "requests" if len(names) == 1 else "request"
+    return f"{', '.join(names)} {verb}"

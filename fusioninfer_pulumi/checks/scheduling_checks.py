@@ -36,9 +36,12 @@ def check_scheduling(built: BuiltService) -> Iterator[Finding]:
             if shape.needs_gang:
                 yield from _check_gang_pod(pod, scheduling)
     yield from check_fields(_POLICY, policy, *_list_policy_rules(built))
-    if shape.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
-        message = "is required with backend Kueue: set a LocalQueue of the namespace, because "
-        queue_rule = required("queue", f"{message}Kueue admits nothing without one")
+    if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
+        queue_rule = required(
+            "queue",
+            "is required with backend Kueue: set a LocalQueue of the namespace, because Kueue "
+            "admits nothing without one",
+        )
         yield from check_fields(_STRATEGY, scheduling, queue_rule)
         if is_disaggregated([role.args for role in built.plan.roles if role.replicas]):
             yield warning(
@@ -53,10 +56,11 @@ def check_scheduling(built: BuiltService) -> Iterator[Finding]:
 
 
 def _list_policy_rules(built: BuiltService) -> tuple[FieldRule, ...]:
-    shape, topology = built.plan.shape, built.args.scheduling_strategy.gang_policy.network_topology
-    is_kueue = shape.backend is GangBackend.KUEUE
-    is_native = shape.backend is GangBackend.NATIVE
-    lacks_gang = not (is_kueue or is_native or shape.needs_gang)
+    policy = built.args.scheduling_strategy.gang_policy
+    topology = policy.network_topology
+    is_kueue = policy.backend is GangBackend.KUEUE
+    is_native = policy.backend is GangBackend.NATIVE
+    lacks_volcano_gang = policy.backend is GangBackend.VOLCANO and not built.plan.shape.needs_gang
     has_topology = topology is not None and bool(topology.group_policy or topology.role_policy)
     remedy = "remove it, or use backend Volcano"
     return (
@@ -85,7 +89,7 @@ def _list_policy_rules(built: BuiltService) -> tuple[FieldRule, ...]:
             "network_topology",
             "requires gang scheduling, which is off for these pods; remove it, or set "
             "gangPolicy.mode to On",
-            when=has_topology and lacks_gang,
+            when=has_topology and lacks_volcano_gang,
         ),
     )
 
@@ -130,61 +134,80 @@ def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Fi
 
 
 def _check_gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
+    """Check that the scheduler supports the gang, and that some replica is required."""
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if scheduling.scheduler_name == VOLCANO:
-            message = f"{VOLCANO} does not read Kubernetes' own PodGroups; use "
-            message += f"{DEFAULT_SCHEDULER} (the default here), or backend Volcano"
+            message = (
+                f"{VOLCANO} does not read Kubernetes' own PodGroups; use {DEFAULT_SCHEDULER} (the "
+                "default here), or backend Volcano"
+            )
             yield error(SCHEDULER_WITHOUT_GANGS, at, message)
         return
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
-        message = f"{DEFAULT_SCHEDULER} does not support gangs; use volcano (the default here), or "
-        yield error(SCHEDULER_WITHOUT_GANGS, at, f"{message}set gangPolicy.mode to Off")
+        message = (
+            f"{DEFAULT_SCHEDULER} does not support gangs; use volcano (the default here), or set "
+            "gangPolicy.mode to Off"
+        )
+        yield error(SCHEDULER_WITHOUT_GANGS, at, message)
+    # The service needs a gang, so the plan has none only if no replica is required.
     if plan.gang is None and any(role.replicas for role in plan.roles):
         message = "must be above 0 for at least one role, got 0 for all"
         yield error(OUT_OF_RANGE, _MINIMUM, message)
 
 
 def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
-    """Reject settings that create some pods of a gang only after others are scheduled or ready."""
-    key, deadlocks = labels.LWS_EXCLUSIVE_TOPOLOGY, "deadlocks with gang scheduling"
-    together = "and the leader is scheduled only with its workers"
-    remedy = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
+    """Reject settings that create workers only after their leader is scheduled or ready.
+
+    The gang scheduler never schedules such a leader, because it waits for all pods of the gang.
+    """
+    key = labels.LWS_EXCLUSIVE_TOPOLOGY
     if key in built.args.annotations:
-        message = f"{deadlocks}: the workers are created after the leader is scheduled, {together}"
-        yield error(GANG_DEADLOCK, ("metadata", "annotations", key), f"{message}; {remedy}")
+        yield error(
+            GANG_DEADLOCK,
+            ("metadata", "annotations", key),
+            "deadlocks with gang scheduling: the workers are created after the leader is "
+            "scheduled, and the leader is scheduled only with its workers; remove it, or set "
+            "schedulingStrategy.gangPolicy.mode to Off",
+        )
     for role in built.plan.roles:
         if role.args.startup_policy is StartupPolicy.LEADER_READY:
             yield error(
                 GANG_DEADLOCK,
                 ("roles", role.position, "startupPolicy"),
-                f"LeaderReady {deadlocks}: the workers are created after the leader is ready, "
-                f"{together}; use LeaderCreated",
+                "LeaderReady deadlocks with gang scheduling: the workers are created after the "
+                "leader is ready, and the leader is scheduled only with its workers; use "
+                "LeaderCreated",
             )
         for pod in role.pods.user_pods:
             if key in _get_annotations(pod):
-                message = "would place only leaders: workers need it on the LeaderWorkerSet, where "
-                message += f"it {deadlocks}; {remedy}"
+                message = (
+                    "would place only leaders: workers need it on the LeaderWorkerSet, where it "
+                    "deadlocks with gang scheduling; remove it, or set "
+                    "schedulingStrategy.gangPolicy.mode to Off"
+                )
                 yield error(GANG_DEADLOCK, _locate_annotation(pod, key), message)
 
 
 def check_kueue_labels(built: BuiltService) -> Iterator[Finding]:
     """Report Kueue's queue label in the service's labels or pod templates.
 
-    The library sets the label on LeaderWorkerSets, and Kueue sets it on their pods.
+    Only the library may set the label on LeaderWorkerSets, and only Kueue on their pods.
     """
     key = labels.KUEUE_QUEUE
-    instead = "set schedulingStrategy.queue and gangPolicy.backend: Kueue"
     if key in built.args.labels:
         yield warning(
             KUEUE_LABEL,
             ("metadata", "labels", key),
             "is copied to all objects, so replicas wait in a queue that is not in the plan; "
-            f"{instead} instead",
+            "set schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
         )
-    message = "keeps the pods from starting, because Kueue sets it on pods of LeaderWorkerSets; "
-    message += f"remove it, and {instead} to queue the service"
+    message = (
+        "keeps the pods from starting, because Kueue sets it on pods of LeaderWorkerSets; remove "
+        "it, and set schedulingStrategy.queue and gangPolicy.backend: Kueue to queue the service"
+    )
     for role in built.plan.roles:
         for pod in role.pods.user_pods:
-            if key in ((pod.expanded_template.get("metadata") or {}).get("labels") or {}):
+            pod_metadata = pod.expanded_template.get("metadata") or {}
+            if key in (pod_metadata.get("labels") or {}):
                 yield error(KUEUE_LABEL, (*pod.path, "metadata", "labels", key), message)

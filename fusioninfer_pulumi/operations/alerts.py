@@ -28,11 +28,12 @@ RUNBOOK = "https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/docs/aler
 #: Waiting requests above which endpoint pickers consider an engine saturated: the default of their
 #: saturation detector (inference extension v1.5.0, `DefaultQueueDepthThreshold`).
 SATURATED_QUEUE = 5
-#: Restarts of one replica in an hour that fire the alert. One may be a drain or a lost node.
+#: Restarts of one replica in an hour that fire the alert. A single restart may be a node's drain
+#: or loss.
 RESTARTS = 2
-#: Alert if the prefix cache hit rate is below this fraction of the last day's rate.
+#: The alert fires if the prefix cache hit rate is below this fraction of the last day's hit rate.
 _HIT_RATE_DROP = 0.5
-#: Lower hit rates over the last day are too noisy to compare with.
+#: If the last day's hit rate is below this, it is too noisy to compare with.
 _MIN_HIT_RATE = 0.1
 #: Label with the role of an alert's series, as a Prometheus template.
 _ROLE_LABEL = {"role": f"{{{{ $labels.{ROLE} }}}}"}
@@ -46,10 +47,10 @@ class Alert:
     Attributes:
         name: Name, and heading of its section in `docs/alerts.md`.
         expression: PromQL; each series that it returns is a pending alert.
-        pending: Duration for which an alert is pending before it fires.
+        pending: Duration for which the alert is pending before it fires.
         summary: What is wrong.
         action: What to do first.
-        labels: Labels in addition to those of the series.
+        labels: Labels of the alert in addition to the labels of the series.
     """
 
     name: str
@@ -69,18 +70,18 @@ def build_alerts(meta: ServiceMeta, monitoring: MonitoringPlan) -> Iterator[Aler
         yield from _build_engine_alerts(build_service_matchers(meta))
     if monitoring.scrapes_picker:
         yield Alert(
-            "FusionInferPickerDown",
-            f"absent(up{{{build_picker_matchers(meta)}}} == 1)",
-            "5m",
-            "critical",
-            "No endpoint picker is up, so the gateway cannot choose replicas.",
-            f"Check the Deployment {object_names.endpoint_picker(meta.service)}, its events and "
-            "logs.",
+            name="FusionInferPickerDown",
+            expression=f"absent(up{{{build_picker_matchers(meta)}}} == 1)",
+            pending="5m",
+            severity="critical",
+            summary="No endpoint picker is up, so the gateway cannot choose replicas.",
+            action=f"Check the Deployment {object_names.endpoint_picker(meta.service)}, its events "
+            "and logs.",
         )
 
 
 def get_min_replicas(role: RolePlan) -> int:
-    """Return a role's number of replicas, or the minimum of its autoscalers."""
+    """Return a role's number of replicas; if autoscalers set it, the minimum that they allow."""
     scaling = role.args.autoscaling
     if scaling is None:
         return len(role.replicas)
@@ -91,97 +92,100 @@ def get_min_replicas(role: RolePlan) -> int:
 
 def _build_role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator[Alert]:
     matchers, minimum = build_role_matchers(meta, role), get_min_replicas(role)
-    replicas, targets = build_replicas_query(matchers), f"up{{{matchers}}}"
+    ready_replicas, targets = build_replicas_query(matchers), f"up{{{matchers}}}"
     has_two_revisions = f"count(count by ({REVISION}) ({targets})) > 1"
     timeout, partition = role.rollout.timeout, role.rollout.partition
     role_label = {"role": role.name}
+    # A running update restarts replicas one after the other. With a partition, pods of two
+    # revisions are the normal state.
+    unless_updating = "" if partition else f" unless on() {has_two_revisions}"
     if minimum:
         yield Alert(
-            "FusionInferNoReplica",
-            f"{replicas} == 0",
-            "5m",
-            "critical",
-            f"Role {role.name} has no ready replica.",
-            "Check its pods, their events and the logs of their engines.",
-            role_label,
+            name="FusionInferNoReplica",
+            expression=f"{ready_replicas} == 0",
+            pending="5m",
+            severity="critical",
+            summary=f"Role {role.name} has no ready replica.",
+            action="Check its pods, their events and the logs of their engines.",
+            labels=role_label,
         )
         yield Alert(
-            "FusionInferReplicasMissing",
-            # A running update restarts replicas one after the other. With a partition, pods of two
-            # revisions are the normal state.
-            f"{replicas} < {minimum}" + ("" if partition else f" unless on() {has_two_revisions}"),
-            _whole_seconds(timeout),
-            "warning",
-            f"Role {role.name} has had fewer than {minimum} ready replicas for longer than "
-            f"rollout.timeout ({timeout}).",
-            "Check for pending pods. If a gang does not fit, none of its pods starts; see the "
-            "status of its PodGroup."
+            name="FusionInferReplicasMissing",
+            expression=f"{ready_replicas} < {minimum}{unless_updating}",
+            pending=_whole_seconds(timeout),
+            severity="warning",
+            summary=f"Role {role.name} has had fewer than {minimum} ready replicas for longer "
+            f"than rollout.timeout ({timeout}).",
+            action="Check for pending pods. If a gang does not fit, none of its pods starts; see "
+            "the status of its PodGroup."
             if needs_gang
             else "Check for pending pods and for engines that do not start.",
-            role_label,
+            labels=role_label,
         )
     if not partition:
         has_new_pods = f"count({targets} unless {targets} offset {_whole_seconds(timeout)})"
         yield Alert(
-            "FusionInferUpdateStalls",
-            f"{has_two_revisions} unless on() {has_new_pods}",
-            "5m",
-            "warning",
-            f"Role {role.name} runs pods of two revisions, and no pod has started for {timeout}.",
-            "Run `pulumi up` again, which prints what it waits for.",
-            role_label,
+            name="FusionInferUpdateStalls",
+            expression=f"{has_two_revisions} unless on() {has_new_pods}",
+            pending="5m",
+            severity="warning",
+            summary=f"Role {role.name} runs pods of two revisions, and no pod has started for "
+            f"{timeout}.",
+            action="Run `pulumi up` again, which prints what it waits for.",
+            labels=role_label,
         )
 
 
 def _build_engine_alerts(matchers: str) -> Iterator[Alert]:
     yield Alert(
-        "FusionInferQueueGrows",
-        f"avg by ({ROLE}) (vllm:num_requests_waiting{{{matchers}}}) > {SATURATED_QUEUE}",
-        "10m",
-        "warning",
-        f"More than {SATURATED_QUEUE} requests per engine of {_ROLE_NAME} are waiting.",
-        "Add replicas, or limit the requests of clients.",
-        _ROLE_LABEL,
+        name="FusionInferQueueGrows",
+        expression=f"avg by ({ROLE}) (vllm:num_requests_waiting{{{matchers}}}) > {SATURATED_QUEUE}",
+        pending="10m",
+        severity="warning",
+        summary=f"More than {SATURATED_QUEUE} requests per engine of {_ROLE_NAME} are waiting.",
+        action="Add replicas, or limit the requests of clients.",
+        labels=_ROLE_LABEL,
     )
     yield Alert(
-        "FusionInferKvCacheFull",
-        f"sum by ({ROLE}) (rate(vllm:num_preemptions_total{{{matchers}}}[5m])) > 0",
-        "10m",
-        "warning",
-        f"The KV cache of {_ROLE_NAME} is full: engines preempt requests and compute them again.",
-        "Add replicas, lower --max-num-seqs, or give engines more memory.",
-        _ROLE_LABEL,
+        name="FusionInferKvCacheFull",
+        expression=f"sum by ({ROLE}) (rate(vllm:num_preemptions_total{{{matchers}}}[5m])) > 0",
+        pending="10m",
+        severity="warning",
+        summary=f"The KV cache of {_ROLE_NAME} is full: engines preempt requests and compute them "
+        "again.",
+        action="Add replicas, lower --max-num-seqs, or give engines more memory.",
+        labels=_ROLE_LABEL,
     )
     hits = f"vllm:prefix_cache_hits_total{{{matchers}}}"
     queries = f"vllm:prefix_cache_queries_total{{{matchers}}}"
     recent = _ratio(hits, queries, "[30m]")
     before = _ratio(hits, queries, "[1d] offset 30m")
     yield Alert(
-        "FusionInferPrefixHitsFall",
-        f"{recent} < {_HIT_RATE_DROP} * ({before} >= {_MIN_HIT_RATE})",
-        "30m",
-        "info",
-        f"The prefix cache hit rate of {_ROLE_NAME} is less than half of the last day's.",
-        "Check whether clients send other prompts, and whether the endpoint picker still sends "
-        "equal prefixes to one replica.",
-        _ROLE_LABEL,
+        name="FusionInferPrefixHitsFall",
+        expression=f"{recent} < {_HIT_RATE_DROP} * ({before} >= {_MIN_HIT_RATE})",
+        pending="30m",
+        severity="info",
+        summary=f"The prefix cache hit rate of {_ROLE_NAME} is less than half of the last day's.",
+        action="Check whether clients send other prompts, and whether the endpoint picker still "
+        "sends equal prefixes to one replica.",
+        labels=_ROLE_LABEL,
     )
     replica = f"{ROLE}, pod, {REVISION}"
     # A recreated pod has another address. A restarted container keeps the address, and its metrics
     # show the restart: by the start time, or by a reset counter if the engine has several API
     # servers (data parallel ranks), which do not export a start time.
-    addresses = f"max by ({replica}) (count by ({replica}, endpoint) (count_over_time("
-    addresses += f"up{{{matchers}}}[1h])))"
+    up_by_address = f"count by ({replica}, endpoint) (count_over_time(up{{{matchers}}}[1h]))"
+    addresses = f"max by ({replica}) ({up_by_address})"
     starts = f"max by ({replica}) (changes(process_start_time_seconds{{{matchers}}}[1h]))"
     resets = f"max by ({replica}) (resets(vllm:prompt_tokens_total{{{matchers}}}[1h]))"
     yield Alert(
-        "FusionInferEngineRestarts",
-        f"{addresses} - 1 + ({starts} or {resets} or 0 * {addresses}) >= {RESTARTS}",
-        "0s",
-        "warning",
-        "The engine of {{ $labels.pod }} restarted {{ $value }} times within an hour.",
-        "Read `kubectl logs --previous`, or the pod's events if the pod was recreated.",
-        _ROLE_LABEL,
+        name="FusionInferEngineRestarts",
+        expression=f"{addresses} - 1 + ({starts} or {resets} or 0 * {addresses}) >= {RESTARTS}",
+        pending="0s",
+        severity="warning",
+        summary="The engine of {{ $labels.pod }} restarted {{ $value }} times within an hour.",
+        action="Read `kubectl logs --previous`, or the pod's events if the pod was recreated.",
+        labels=_ROLE_LABEL,
     )
 
 

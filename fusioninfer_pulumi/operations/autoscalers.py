@@ -1,10 +1,11 @@
 """Autoscalers of roles, with the metrics and target values of `autoscaling.target`.
 
 Every metric is summed over the service, and the autoscaler divides it by the replicas. So pods that
-are still loading their model do not affect it. Prefill and decode roles use the same metrics, with
-target values in inverse proportion to their replicas, so that the ratio of the roles stays.
+are still loading their model do not affect it. Prefill and decode roles use the same metrics. Their
+target values are in inverse proportion to their replicas, so that scaling keeps the ratio of
+prefill to decode replicas.
 
-Target values per replica:
+Target values per decode replica:
     Requests in flight: 100, an engine's default capacity in the endpoint pickers' concurrency
         detector (v1.5.0 `saturationdetector/concurrency`).
     Waiting requests: 5, and KV cache usage: 0.8. Above either value the pickers' utilization
@@ -45,7 +46,7 @@ class AutoscalerPlan(NamedTuple):
 
     Attributes:
         name: Name of the LeaderWorkerSet and of the autoscaler.
-        target_metrics: Metrics for the role's `target`; empty if it is not set.
+        target_metrics: Metrics for the role's `target`; empty if there are none.
     """
 
     role: RolePlan
@@ -56,8 +57,8 @@ class AutoscalerPlan(NamedTuple):
     @property
     def kind(self) -> str:
         """Kind of its object."""
-        keda = self.args.engine is AutoscalingEngine.KEDA
-        return "ScaledObject" if keda else "HorizontalPodAutoscaler"
+        is_keda = self.args.engine is AutoscalingEngine.KEDA
+        return "ScaledObject" if is_keda else "HorizontalPodAutoscaler"
 
 
 def plan_autoscalers(
@@ -86,20 +87,20 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
-        fields = args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}
-        triggers = fields.pop("triggers", ())
+        keda_fields = args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}
+        user_triggers = keda_fields.pop("triggers", ())
         spec = {
             "scaleTargetRef": target,
             "minReplicaCount": args.min_replicas,
             "maxReplicaCount": args.max_replicas,
-            **fields,
+            **keda_fields,
             **advanced,
             "triggers": [
-                # A generated query without a result is an error, which leaves the replicas
-                # unchanged; KEDA would otherwise count it as zero.
+                # With ignoreNullValues false, a query without a result is an error, which leaves
+                # the replicas unchanged. By default KEDA takes the result as zero.
                 *(_make_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
                 *(_make_trigger(args, metric) for metric in args.metrics),
-                *triggers,
+                *user_triggers,
             ],
         }
         return build_object("keda.sh/v1alpha1", planned.kind, object_meta, spec=spec)
@@ -114,31 +115,30 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
 
 
 def _make_metric(metric: AutoscalingMetricArgs) -> Manifest:
-    is_external = metric.source is MetricSource.EXTERNAL
     identifier: Manifest = {"name": metric.name}
     if metric.selector:
         identifier["selector"] = {"matchLabels": dict(metric.selector)}
-    return {
-        "type": "External" if is_external else "Pods",
-        "external" if is_external else "pods": {
-            "metric": identifier,
-            "target": {"type": "AverageValue", "averageValue": metric.target},
-        },
-    }
+    target = {"type": "AverageValue", "averageValue": metric.target}
+    source = {"metric": identifier, "target": target}
+    if metric.source is MetricSource.EXTERNAL:
+        return {"type": "External", "external": source}
+    return {"type": "Pods", "pods": source}
 
 
 def _make_trigger(args: AutoscalingArgs, metric: AutoscalingMetricArgs, **more: str) -> Manifest:
-    unsafe = {"unsafeSsl": "true"} if metric.unsafe_ssl else {}
-    values = {
+    settings = {
         "serverAddress": args.prometheus or "",
         "query": metric.query,
         "threshold": metric.target,
     }
+    if metric.unsafe_ssl:
+        settings["unsafeSsl"] = "true"
+    name = {} if metric.name is None else {"name": metric.name}
     return {
         "type": "prometheus",
-        **({"name": metric.name} if metric.name is not None else {}),
+        **name,
         "metricType": "AverageValue",
-        "metadata": {**values, **unsafe, **more},
+        "metadata": {**settings, **more},
     }
 
 
@@ -157,7 +157,7 @@ def build_target_metrics(
 ) -> tuple[AutoscalingMetricArgs, ...]:
     """Return the metrics for a role's `target`: KEDA queries, or external metrics for an HPA.
 
-    Empty if there is no `target`, or no metrics for it. `roles` are all roles that run pods.
+    Empty if `target` is not set or has no metrics. `roles` are all roles that run pods.
     """
     args, load = role.args.autoscaling, find_load_metrics(roles)
     if args is None or args.target is None or load is None or not isinstance(namespace, str):
@@ -176,7 +176,7 @@ def build_target_metrics(
             for name, value in _compute_target_values(args).items()
             if name in EXTERNAL
         )
-    # PromQL label matchers.
+    # PromQL label matchers of the engines, of those that decode, and of the endpoint picker.
     engines = f'namespace="{namespace}",{get_series_label(labels.SERVICE)}="{service}"'
     types = "|".join(component_type.value for component_type in _DECODE_TYPES)
     decoders = f'{engines},{get_series_label(labels.COMPONENT_TYPE)}=~"{types}"'
@@ -187,10 +187,11 @@ def build_target_metrics(
         "kv-cache": _sum(load.kv_cache, decoders),
     }
     decode_replicas = f"count(count by (pod) ({load.running}{{{decoders}}}))"
+    # For each latency goal, the metric that measures it and the matchers of its series.
     latencies = {"first-token": (load.ttft, engines), "per-token": (load.itl, engines)}
     flow = epp.family.flow_control_metrics if epp is not None else None
     if epp is not None and epp.args.metrics is not MetricsMode.OFF and flow and flow.ttft:
-        # Requests of a negative priority may wait, and those without streaming have no first token.
+        # Requests of a negative priority may wait. Requests without streaming have no first token.
         latencies["first-token"] = (flow.ttft, f'{picker},streaming="true",priority!~"-.*"')
     for name, goal in args.latency_goals.items():
         queries[name] = _build_latency_query(decode_replicas, *latencies[name], float(goal))
@@ -215,14 +216,17 @@ def build_target_metrics(
 
 def _compute_target_values(args: AutoscalingArgs) -> dict[str, float]:
     """Return the target value per decode replica of each metric."""
-    value = args.target_requests
     if args.target is AutoscalingTarget.LATENCY:
         goals = dict.fromkeys(args.latency_goals, 1.0)
-        in_flight = {} if goals and not scales_to_zero(args) else {"in-flight": value or IN_FLIGHT}
-        return {**in_flight, **goals}
+        # Latency goals replace the requests in flight, but without pods there is no latency.
+        if goals and not scales_to_zero(args):
+            return goals
+        return {"in-flight": args.target_requests or IN_FLIGHT, **goals}
     # With the queue alone, replicas would be removed whenever it is empty, and then it would grow.
-    values = {"waiting": value or WAITING, "kv-cache": KV_CACHE}
-    return {**values, "in-flight": IN_FLIGHT} if scales_to_zero(args) else values
+    values = {"waiting": args.target_requests or WAITING, "kv-cache": KV_CACHE}
+    if scales_to_zero(args):
+        values["in-flight"] = IN_FLIGHT
+    return values
 
 
 #: Names of the external metrics, as in prometheus-adapter's rules (`docs/prometheus-adapter.yaml`).
@@ -238,7 +242,7 @@ def _build_latency_query(replicas: str, metric: str, matchers: str, goal: float)
 
     The result is at least four fifths of the replicas, rounded down, even without requests. It is
     at most twice the replicas, because latency grows faster than load. `replicas` is the query for
-    their number, without pods that still load the model.
+    the number of replicas, without pods that still load the model.
     """
     buckets = f"sum by (le) (rate({metric}_bucket{{{matchers}}}[2m]))"
     latency = f"(histogram_quantile(0.9, {buckets}) > 0 or vector(0))"

@@ -18,18 +18,18 @@ from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
 from fusioninfer_pulumi.routing.routing_plan import Routing, build_router_meta
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-# Path of Prometheus' own ServiceAccount token in its pods.
-_OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  # a path
+# Path of Prometheus' ServiceAccount token in Prometheus' pods.
+_PROMETHEUS_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  # a path
 
 
 class MonitoringPlan(NamedTuple):
-    """The monitors of one service.
+    """The monitors, alerts and dashboards of one service.
 
     Attributes:
         engines: Roles whose engines are scraped.
         scrapes_picker: Whether the endpoint picker is scraped.
-        may_be_envoy_gateway: Whether the gateway may be Envoy Gateway, whose metrics the gateway
-            dashboard shows.
+        may_be_envoy_gateway: Whether the service has a route, and the gateway may be Envoy Gateway.
+            The gateway dashboard shows Envoy Gateway's metrics.
     """
 
     args: MonitoringArgs
@@ -40,9 +40,9 @@ class MonitoringPlan(NamedTuple):
 
     @property
     def extra_pod_labels(self) -> list[str]:
-        """Pod labels that only alerts and dashboards need."""
-        args = self.args
-        return [labels.REVISION] if args.alerts is not None or args.dashboards is not None else []
+        """Pod labels that are copied into the engines' series only for alerts and dashboards."""
+        has_readers = self.args.alerts is not None or self.args.dashboards is not None
+        return [labels.REVISION] if has_readers else []
 
 
 def plan_monitoring(
@@ -54,20 +54,22 @@ def plan_monitoring(
     """Return the monitors of a service."""
     picker = routing.picker if routing is not None else None
     metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
-    is_envoy = routing is not None and routing.implementation.may_be_envoy_gateway
     return MonitoringPlan(
         args=args,
         shape=shape,
         engines=tuple(role for role in roles if args.engines and role.replicas),
         scrapes_picker=metrics is not MetricsMode.OFF and args.picker is not False,
-        may_be_envoy_gateway=is_envoy and routing is not None and routing.route is not None,
+        may_be_envoy_gateway=routing is not None
+        and routing.route is not None
+        and routing.implementation.may_be_envoy_gateway,
     )
 
 
 def find_declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
-    """Return the leader's `ports` entry with that number, None if no container declares it."""
+    """Return the `ports` entry in which a container of the leader declares a port, or None."""
     leader = role.pods.leader
     containers = [*leader.spec["containers"], *(leader.spec.get("initContainers") or ())]
+    # The engine's container comes first, so that its entry is preferred.
     for container in (leader.container, *containers):
         for entry in container.get("ports") or ():
             if isinstance(entry, Mapping) and entry.get("containerPort") == port:
@@ -83,18 +85,19 @@ def build_monitors(
         yield _build_pod_monitor(meta, role, monitoring)
     if not monitoring.scrapes_picker or routing is None or routing.picker is None:
         return
-    meta, token = build_router_meta(meta, routing.name), monitoring.args.picker_token
+    token = monitoring.args.picker_token
     endpoint: Manifest = {"port": object_names.EPP_METRICS_PORT, "path": "/metrics"}
     is_authenticated = routing.picker.epp.args.metrics is MetricsMode.AUTHENTICATED
     if is_authenticated and token is not None:
         credentials = {"name": token.name, "key": token.key}
         endpoint["authorization"] = {"type": "Bearer", "credentials": credentials}
     elif is_authenticated:
-        endpoint["bearerTokenFile"] = _OWN_TOKEN
+        endpoint["bearerTokenFile"] = _PROMETHEUS_TOKEN
     selector = {labels.SERVICE: meta.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
     endpoints = [_set_interval(monitoring, endpoint)]
     spec = {"selector": {"matchLabels": selector}, "endpoints": endpoints}
-    object_meta = metadata(meta, object_names.epp_monitor(meta.service))
+    router_meta = build_router_meta(meta, routing.name)
+    object_meta = metadata(router_meta, object_names.epp_monitor(meta.service))
     yield build_monitoring_object("ServiceMonitor", object_meta, monitoring.args, spec)
 
 
@@ -106,11 +109,13 @@ def _build_pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: Monitoring
         {"port": name} if isinstance(name, str) else {"portNumber": pods.port},
         *({"portNumber": port} for port in other_ports),
     ]
+    https = pods.command.serves_https
     sidecar = pods.kv.sidecar if pods.kv is not None else None
-    scrapes_sidecar = sidecar is not None and sidecar.port == pods.port
-    https = sidecar.serves_https if sidecar and scrapes_sidecar else pods.command.serves_https
-    tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if https else {}
-    common = {"path": monitoring.args.path, **tls}
+    if sidecar is not None and sidecar.port == pods.port:
+        https = sidecar.serves_https
+    common: Manifest = {"path": monitoring.args.path}
+    if https:
+        common |= {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
     spec = {
         "selector": {"matchLabels": {**role_labels, labels.LWS_WORKER_INDEX: "0"}},
         "podTargetLabels": [
@@ -134,9 +139,12 @@ def _set_interval(monitoring: MonitoringPlan, endpoint: Manifest) -> Manifest:
 def build_monitoring_object(
     kind: str, object_meta: Manifest, args: MonitoringArgs, spec: Mapping[str, Any]
 ) -> Manifest:
-    """Return an object of the Prometheus operator, with the user's labels for its selectors."""
-    labelled = {**object_meta, "labels": {**args.labels, **object_meta["labels"]}}
-    return build_object("monitoring.coreos.com/v1", kind, labelled, spec=spec)
+    """Return an object of the Prometheus operator, with the labels of `monitoring.labels`.
+
+    A Prometheus resource selects its monitors and rules by labels.
+    """
+    labeled_meta = {**object_meta, "labels": {**args.labels, **object_meta["labels"]}}
+    return build_object("monitoring.coreos.com/v1", kind, labeled_meta, spec=spec)
 
 
 def get_series_label(label: str) -> str:
@@ -161,7 +169,10 @@ def build_role_matchers(meta: ServiceMeta, role: RolePlan) -> str:
 
 
 def build_picker_matchers(meta: ServiceMeta) -> str:
-    """Return PromQL label matchers for the endpoint picker, whose job has its Service's name."""
+    """Return PromQL label matchers for the endpoint picker.
+
+    The Prometheus operator uses the name of the Service as the label `job`.
+    """
     return f'namespace="{meta.namespace}", job="{object_names.endpoint_picker(meta.service)}"'
 
 
@@ -172,7 +183,7 @@ def build_replicas_query(matchers: str) -> str:
 
 #: Label by which the sidecar of Grafana's Helm chart selects ConfigMaps with dashboards.
 GRAFANA_LABELS = {"grafana_dashboard": "1"}
-#: Placeholder in the panels for PromQL that counts the GPUs of all ready replicas.
+#: Placeholder in the panels' queries; PromQL that counts the GPUs of ready replicas replaces it.
 _GPUS = "$gpus"
 #: Maximum length of a uid in Grafana.
 _UID_LENGTH = 40
@@ -183,7 +194,9 @@ def list_dashboards(monitoring: MonitoringPlan) -> list[str]:
     names = ["service", "replicas"] if monitoring.engines else []
     if monitoring.scrapes_picker:
         names.append("picker")
-    return [*names, "gateway"] if names and monitoring.may_be_envoy_gateway else names
+    if names and monitoring.may_be_envoy_gateway:
+        names.append("gateway")
+    return names
 
 
 def render_dashboards(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str, str]:
@@ -213,10 +226,10 @@ def build_dashboards_config_map(meta: ServiceMeta, monitoring: MonitoringPlan) -
 def _fill_dashboard(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) -> str:
     text = (FOLDER / "dashboards" / f"{name}.json").read_text(encoding="utf-8")
     board = json.loads(text)
-    values = {"namespace": meta.namespace, "service": meta.service}
+    constants = {"namespace": meta.namespace, "service": meta.service}
     for variable in board["templating"]["list"]:
         if variable["type"] == "constant":
-            variable["query"] = values[variable["name"]]
+            variable["query"] = constants[variable["name"]]
     gpus = " + ".join(
         f"{build_replicas_query(build_role_matchers(meta, role))} * {role.replica_accelerators}"
         for role in monitoring.engines
@@ -228,7 +241,7 @@ def _fill_dashboard(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) ->
         for target in panel.get("targets", ()):
             target["expr"] = target["expr"].replace(_GPUS, gpus)
     board["title"] = f"{meta.namespace}/{meta.service}: {name}"
-    # Stable across updates, and unique to the service.
-    digest = hashlib.sha256("/".join([*values.values(), name]).encode()).hexdigest()
+    # The uid is stable across updates, and unique to the service and dashboard.
+    digest = hashlib.sha256(f"{meta.namespace}/{meta.service}/{name}".encode()).hexdigest()
     board["uid"] = f"fusioninfer-{digest}"[:_UID_LENGTH]
     return json.dumps(board, indent=1, sort_keys=True) + "\n"

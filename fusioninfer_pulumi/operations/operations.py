@@ -48,39 +48,42 @@ def plan_disruption_budgets(
 
     `common` is the service's `disruptionBudget`, for roles that do not set their own.
     """
-    role_args = [(role, role.args.disruption_budget or common) for role in roles if role.replicas]
-    return tuple(
-        BudgetPlan(role, _resolve_limit(args, role), args.unhealthy_pods)
-        for role, args in role_args
-        if args is not None
-    )
+    budgets = []
+    for role in roles:
+        args = role.args.disruption_budget or common
+        if role.replicas and args is not None:
+            max_unavailable = _resolve_max_unavailable(args, role)
+            budgets.append(BudgetPlan(role, max_unavailable, args.unhealthy_pods))
+    return tuple(budgets)
 
 
-def _resolve_limit(args: DisruptionBudgetArgs, role: RolePlan) -> int:
+def _resolve_max_unavailable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
+    """Return how many replicas evictions may make unavailable at a time."""
     count = len(role.replicas)
     if role.is_autoscaled:
-        # 0 for a percentage or minAvailable, which would depend on the replicas; checks reject 0.
         maximum = 1 if args.max_unavailable is None else args.max_unavailable
-        return maximum if args.min_available is None and isinstance(maximum, int) else 0
+        if args.min_available is not None or isinstance(maximum, str):
+            return 0  # depends on the unknown number of replicas; checks reject 0
+        return maximum
     if args.min_available is not None:
         return max(count - resolve_share(args.min_available, count, math.ceil), 0)
     if args.max_unavailable is None:
         return min(1, count)
     share = resolve_share(args.max_unavailable, count, math.floor)
-    # A percentage allows at least 1, as in `rollout.maxUnavailable`, unless it is 0%.
-    is_percentage = isinstance(args.max_unavailable, str) and args.max_unavailable != "0%"
-    return min(max(share, 1) if is_percentage else share, count)
+    # As in `rollout.maxUnavailable`, a percentage above 0% allows at least one replica.
+    if isinstance(args.max_unavailable, str) and args.max_unavailable != "0%":
+        share = max(share, 1)
+    return min(share, count)
 
 
 def build_disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, Any]:
     """Build the PodDisruptionBudget of a role."""
     role = budget.role
     # An autoscaler changes the number of pods, so a fixed minAvailable would be wrong.
-    limit = (
-        {"maxUnavailable": budget.max_unavailable}
-        if role.is_autoscaled
-        else {"minAvailable": role.total_pods - budget.max_unavailable}
-    )
+    if role.is_autoscaled:
+        limit = {"maxUnavailable": budget.max_unavailable}
+    else:
+        limit = {"minAvailable": role.total_pods - budget.max_unavailable}
     name = object_names.disruption_budget(meta.service, role.name)
     spec = {
         **limit,
@@ -93,7 +96,7 @@ def build_disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, 
 
 
 class OperationsPlan(NamedTuple):
-    """Disruption budgets, monitors and autoscalers of a service."""
+    """Disruption budgets, autoscalers and monitoring of a service."""
 
     budgets: tuple[BudgetPlan, ...] = ()
     monitoring: MonitoringPlan | None = None
@@ -107,13 +110,14 @@ def plan_operations(
     roles: Sequence[RolePlan],
     routing: Routing | None,
 ) -> OperationsPlan:
-    """Plan the disruption budgets, monitors and autoscalers of a service."""
+    """Plan the disruption budgets, autoscalers and monitoring of a service."""
     epp = routing.picker.epp if routing is not None and routing.picker is not None else None
+    monitoring = None
+    if args.monitoring is not None:
+        monitoring = plan_monitoring(args.monitoring, shape, roles, routing)
     return OperationsPlan(
         budgets=plan_disruption_budgets(roles, args.disruption_budget),
-        monitoring=None
-        if args.monitoring is None
-        else plan_monitoring(args.monitoring, shape, roles, routing),
+        monitoring=monitoring,
         autoscalers=plan_autoscalers(service, args.namespace, roles, epp),
     )
 
@@ -121,7 +125,7 @@ def plan_operations(
 def build_operations(
     meta: ServiceMeta, routing: Routing | None, planned: OperationsPlan
 ) -> Iterator[dict[str, Any]]:
-    """Yield the disruption budgets, role by role, then the autoscalers and monitors."""
+    """Yield the disruption budgets, autoscalers, monitors, alerts and dashboards of a service."""
     for budget in planned.budgets:
         yield build_disruption_budget(meta, budget)
     for autoscaler in planned.autoscalers:
