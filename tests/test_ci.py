@@ -1,4 +1,4 @@
-"""The workflow files of docs/ci: their shell runs here, with what a server would give it."""
+"""The workflow files of docs/ci: their scripts run here with the environment of a CI server."""
 
 from __future__ import annotations
 

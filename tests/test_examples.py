@@ -1,4 +1,4 @@
-"""The examples are goldens: the rendered objects of each project are committed beside it."""
+"""The examples are goldens: the rendered objects of each project are committed next to it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_examples_exist() -> None:
 def test_example_renders_the_committed_objects(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    # `make regenerate` writes it anew.
+    # `make regenerate` updates it.
     assert rendered(capsys, folder) == (folder / "expected.yaml").read_text(encoding="utf-8")
 
 

@@ -64,7 +64,7 @@ def places(value: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
             yield from places(item, f"{path}[{index}]")
 
 
-# Held as somebody else's API defines them.
+# Fields that other APIs define.
 _FREE = {"template", "labels", "annotations", "httproute", "gateway"}
 
 

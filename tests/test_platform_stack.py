@@ -1,4 +1,4 @@
-"""The example of a platform: environments, the team's label, and a policy that stops a preview."""
+"""The platform example: environments, the team label, and a policy that fails a preview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages beside the core: versions, what they use of the core, and one of somebody else's."""
+"""Companion packages: their versions and imports, and an importer of a third party."""
 
 from __future__ import annotations
 

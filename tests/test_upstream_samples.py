@@ -1,4 +1,4 @@
-"""The table of upstream inputs: how each is judged and counted."""
+"""The table of upstream samples: their classification and counts."""
 
 from __future__ import annotations
 

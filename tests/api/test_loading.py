@@ -1,4 +1,4 @@
-"""Texts and files: what is not a manifest gets one clear line, within bounded time and memory."""
+"""Invalid texts and files are rejected with one line, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ MEGABYTES = 300
 
 @pytest.mark.slow
 def test_absurd_texts_are_rejected_in_bounded_time_and_memory() -> None:
-    # In a process of its own: a text that is too deep ends the process that composes it.
+    # In its own process, because parsing a deeply nested text can end the process.
     before = os.times()
     done = subprocess.run(
         [sys.executable, __file__],
@@ -129,7 +129,7 @@ def test_absurd_texts_are_rejected_in_bounded_time_and_memory() -> None:
     assert messages.pop("endless file") == "/dev/zero: larger than 16 MiB"
     assert messages == {name: expected for name, (_, expected) in absurd_texts().items()}
     assert peak < MEGABYTES
-    # The processor's time: how busy the machine is says nothing about the text.
+    # CPU time, because wall-clock time depends on the load of the machine.
     assert after.children_user - before.children_user < 30
 
 

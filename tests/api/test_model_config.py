@@ -17,7 +17,7 @@ from fusioninfer_pulumi.loading import load
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of manifests; beside it a config that is none of its."""
+    """A folder of manifests, and a config file in its parent folder."""
     (tmp_path / "config.json").write_text('{"secret": true}', encoding="utf-8")
     result = tmp_path / "services"
     result.mkdir()

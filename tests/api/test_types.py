@@ -119,8 +119,8 @@ def measured(metrics: Any) -> dict[str, Any]:
     return service(role(), {**ROUTER, "endpointPicker": {"metrics": metrics}})
 
 
-def written(manifest: dict[str, Any], word: str) -> InferenceServiceArgs:
-    """A service read from YAML in which a word stands without quotes."""
+def load_unquoted(manifest: dict[str, Any], word: str) -> InferenceServiceArgs:
+    """Load a manifest as YAML with a word unquoted."""
     text = yaml.safe_dump(manifest)
     assert f"'{word}'" in text
     (args,) = loads(text.replace(f"'{word}'", word))
@@ -129,12 +129,12 @@ def written(manifest: dict[str, Any], word: str) -> InferenceServiceArgs:
 
 @pytest.mark.parametrize("word", ["On", "Off"])
 def test_unquoted_on_and_off_set_the_gang_mode(word: str) -> None:
-    args = written(ganged(word), word)
+    args = load_unquoted(ganged(word), word)
     assert args.scheduling_strategy.gang_policy.mode.value == word
 
 
 def test_unquoted_off_sets_the_metrics_mode() -> None:
-    picker = written(measured("Off"), "Off").roles[1].endpoint_picker
+    picker = load_unquoted(measured("Off"), "Off").roles[1].endpoint_picker
     assert picker is not None
     assert picker.metrics.value == "Off"
 

@@ -141,8 +141,8 @@ def test_change_of_an_immutable_field_is_a_replacement(field: str) -> None:
     assert difference.notes[0] == (f"{field} is immutable: replaces LeaderWorkerSet qwen-decode-0")
 
 
-def whole(replicas: int, **more: Any) -> Manifest:
-    """Return a set with all replicas of a role."""
+def per_role_lws(replicas: int, **more: Any) -> Manifest:
+    """Return a LeaderWorkerSet with all replicas of a role."""
     return lws("qwen-decode", indexed=False, replicas=replicas, **more)
 
 
@@ -158,7 +158,7 @@ def unlabelled(**spec: Any) -> Manifest:
     return {**bare, "metadata": {"name": "mine"}}
 
 
-def elsewhere(**spec: Any) -> Manifest:
+def lws_in_models(**spec: Any) -> Manifest:
     result = lws(**spec)
     return {**result, "metadata": {**result["metadata"], "namespace": "models"}}
 
@@ -174,13 +174,13 @@ def ray(spec: int) -> Manifest:
 OTHER_SELECTOR = {**deployment(), "spec": {**deployment()["spec"], "selector": {}}}
 NOTES = [
     (
-        [whole(2)],
-        [whole(4)],
+        [per_role_lws(2)],
+        [per_role_lws(4)],
         ["role decode: replicas 2 -> 4, nothing restarts"],
     ),
     (
-        [whole(4)],
-        [whole(3, **IMAGE)],
+        [per_role_lws(4)],
+        [per_role_lws(3, **IMAGE)],
         [
             "image changed: restarts decode-0..decode-2",
             "role decode: replicas 4 -> 3",
@@ -227,8 +227,8 @@ NOTES = [
     # Nothing is claimed of objects outside of services.
     ([ray(1)], [ray(2)], ["objects: 1 changed"]),
     (
-        [lws(), elsewhere()],
-        [lws(template={"size": 3}), elsewhere(startupPolicy="LeaderReady")],
+        [lws(), lws_in_models()],
+        [lws(template={"size": 3}), lws_in_models(startupPolicy="LeaderReady")],
         [
             "qwen: nodes per replica 2 -> 3: restarts decode-0",
             "models/qwen: objects: 1 changed; nothing restarts",
@@ -282,14 +282,14 @@ def test_diff_prints_notes(old: list[Manifest], new: list[Manifest], notes: list
 
 
 def test_replicas_of_absurd_counts_are_not_listed() -> None:
-    difference = compare([whole(3)], [whole(10**12)])
+    difference = compare([per_role_lws(3)], [per_role_lws(10**12)])
     assert effect(difference).role_change == f"replicas 3 -> {10**12}"
     assert "decode-3..decode-9999" in to_text(difference)
 
 
 def test_diff_prints_totals() -> None:
     gpus = {"resources": {"limits": {"nvidia.com/gpu": 4}}}
-    (totals,) = compare([lws(**IMAGE)], [whole(4, template=pods(vllm=gpus))]).totals
+    (totals,) = compare([lws(**IMAGE)], [per_role_lws(4, template=pods(vllm=gpus))]).totals
     assert (totals.pods, totals.accelerators) == (Pair(2, 8), Pair(0, 32))
     ill = lws(template=pods(vllm={"resources": {"limits": {"nvidia.com/gpu": "<unknown>"}}}))
     assert compare([lws()], [ill]).totals[0].accelerators.after == 0

@@ -36,7 +36,7 @@ def test_removed_arguments_are_noted_once_for_each_role() -> None:
     assert removed == (
         "role inference, vLLM 0.11.0 -> 0.33.0: no longer accepts --task, --swap-space"
     )
-    # What null stands for is the engine's choice: the JSON form has those as well.
+    # Defaults that are null, which the engine chooses at startup, are only in the JSON output.
     assert defaults == (
         'role inference, vLLM 0.11.0 -> 0.33.0: changed defaults: --allowed-origins ["*"] -> [], '
         "--gpu-memory-utilization 0.9 -> 0.92"
@@ -70,13 +70,13 @@ def test_equal_and_unknown_releases_have_no_notes(release: str) -> None:
 def test_script_of_a_launcher_is_parsed() -> None:
     wide = {"nodeCount": 2, "launcher": "ray"}
 
-    def made(release: str, args: list[str]) -> list[Any]:
+    def render_release(release: str, args: list[str]) -> list[Any]:
         pod = template(container(gpus=1, image=VLLM + release, args=args))
         whole = service(role(template=pod, multinode=wide))
         (args_,) = load(whole)
         return list(render(plan_service(args_)))
 
-    (change,) = compare(made("0.11.0", OLD), made("0.17.1", NEW)).engines
+    (change,) = compare(render_release("0.11.0", OLD), render_release("0.17.1", NEW)).engines
     assert [entry.name for entry in change.removed] == ["--task"]
 
 

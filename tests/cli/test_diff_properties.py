@@ -96,8 +96,8 @@ MANIFESTS = st.fixed_dictionaries(
 LISTS = st.lists(MANIFESTS, max_size=5)
 
 
-def written(difference: Difference) -> None:
-    """Nothing found is too odd to be written, or breaks the form it is written in."""
+def check_formats(difference: Difference) -> None:
+    """Check that every output format can represent a difference."""
     for color in (True, False):
         text = to_text(difference, color=color)
         assert text.endswith("\n")
@@ -119,7 +119,7 @@ def test_any_two_lists_can_be_compared_and_swapped(
     old: list[dict[str, Any]], new: list[dict[str, Any]]
 ) -> None:
     there, back = compare(old, new), compare(new, old)
-    written(there)
+    check_formats(there)
 
     def objects(difference: Difference) -> set[tuple[str, ...]]:
         return {(c.kind, c.namespace, c.name, c.action) for c in difference.objects}

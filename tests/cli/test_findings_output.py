@@ -23,7 +23,7 @@ WARNED = service(listening("a", 8000), listening("b", 9000))
 RULE = "serving-ports-differ"
 
 
-def written(folder: Path, *documents: Any) -> str:
+def write(folder: Path, *documents: Any) -> str:
     path = folder / "service.yaml"
     path.write_text(yaml.safe_dump_all(documents, sort_keys=False))
     return str(path)
@@ -35,7 +35,7 @@ def annotated(rule: str) -> Any:
 
 
 def test_warning_is_ignored_by_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, WARNED)
+    path = write(tmp_path, WARNED)
     assert main(["check", path, "--strict"]) == 2
     assert f"[{RULE}]" in capsys.readouterr().err
     assert main(["check", path, "--strict", "--ignore", RULE]) == 0
@@ -48,7 +48,7 @@ def test_warning_is_ignored_by_annotation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = service(listening("a", 8000), listening("b", 9000), name="other")
-    path = written(tmp_path, annotated(f"engine-on-loopback, {RULE}"), other)
+    path = write(tmp_path, annotated(f"engine-on-loopback, {RULE}"), other)
     assert main(["check", path]) == 0
     (warned,) = capsys.readouterr().err.splitlines()
     line = Path(path).read_text(encoding="utf-8").splitlines().index("  name: other") + 1
@@ -59,7 +59,7 @@ def test_warning_is_ignored_by_annotation(
 def test_unknown_rule_in_annotation_is_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = written(tmp_path, annotated(f"{RULE}, serving-port-differ, zzz"))
+    path = write(tmp_path, annotated(f"{RULE}, serving-port-differ, zzz"))
     assert main(["check", path]) == 0
     line = Path(path).read_text(encoding="utf-8").splitlines().index("  annotations:") + 2
     place = f"{path}:{line}: warning: metadata.annotations[fusioninfer.io/ignore-rules]"
@@ -71,7 +71,7 @@ def test_unknown_rule_in_annotation_is_a_warning(
 
 
 def test_errors_are_never_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, service(role(replicas=-1)))
+    path = write(tmp_path, service(role(replicas=-1)))
     assert main(["check", path, "--ignore", "out-of-range"]) == 2
     assert "[out-of-range]" in capsys.readouterr().err
 
@@ -82,7 +82,7 @@ def test_verbose_prints_infos(
 ) -> None:
     node = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     pods = template(container(gpus=8), nodeSelector=node)
-    path = written(tmp_path, service(role(template=pods)))
+    path = write(tmp_path, service(role(template=pods)))
     main([command, path])
     quiet = capsys.readouterr()
     assert "memory-not-checked" not in quiet.out + quiet.err
@@ -147,7 +147,7 @@ def test_findings_are_printed_as_workflow_commands(
 def test_valid_service_has_an_empty_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = written(tmp_path, service())
+    path = write(tmp_path, service())
     for form, wanted in (("json", []), ("github", None)):
         assert main(["check", path, "--output", form]) == 0
         out = capsys.readouterr().out
@@ -157,7 +157,7 @@ def test_valid_service_has_an_empty_report(
 def test_workflow_commands_in_texts_are_escaped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = written(tmp_path, service(role(replicas="a%\n::error::x")))
+    path = write(tmp_path, service(role(replicas="a%\n::error::x")))
     main(["check", path, "--output", "github"])
     assert len(capsys.readouterr().out.splitlines()) == 1
 
@@ -233,7 +233,7 @@ def test_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> No
 def test_unknown_ignored_rule_is_a_usage_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["check", written(tmp_path, WARNED), "--ignore", "serving-ports-difer"]) == 2
+    assert main(["check", write(tmp_path, WARNED), "--ignore", "serving-ports-difer"]) == 2
     error = capsys.readouterr().err
     assert f"unknown rule 'serving-ports-difer'; did you mean {RULE}" in error
     assert f"[{RULE}]" not in error

@@ -25,7 +25,7 @@ PAIR = ("deepseek-ai/DeepSeek-R1", "H200", "--prefill-decode")
 ONE = ("Qwen/Qwen3-32B", "H100")
 
 
-def made(folder: Path, language: str, words: tuple[str, ...] = ONE) -> Path:
+def init(folder: Path, language: str, words: tuple[str, ...] = ONE) -> Path:
     model, accelerator, *more = words
     arguments = ["--accelerator", accelerator, "--language", language, *more]
     assert main(["init", model, *arguments, "--directory", str(folder / "chat")]) == 0
@@ -49,7 +49,7 @@ def objects(properties: dict[str, Any]) -> list[dict[str, Any]]:
 def test_python_project_deploys_the_same(
     words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project = made(tmp_path, "python", words)
+    project = init(tmp_path, "python", words)
     capsys.readouterr()
     assert main(["render", str(project), "--output", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["items"] == expected(words)
@@ -58,7 +58,7 @@ def test_python_project_deploys_the_same(
 # That of a project with one role is the template's: tests/test_templates.py.
 @pytest.mark.slow
 def test_python_project_of_two_roles_passes_its_own_test(tmp_path: Path) -> None:
-    project = made(tmp_path, "python", PAIR)
+    project = init(tmp_path, "python", PAIR)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -67,7 +67,7 @@ def test_python_project_of_two_roles_passes_its_own_test(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("words", [ONE, PAIR], ids=["one", "pair"])
 def test_yaml_project_deploys_the_same(words: tuple[str, ...], tmp_path: Path) -> None:
-    text = (made(tmp_path, "yaml", words) / "Pulumi.yaml").read_text(encoding="utf-8")
+    text = (init(tmp_path, "yaml", words) / "Pulumi.yaml").read_text(encoding="utf-8")
     program = yaml.safe_load(text)
     for key, declared in program["config"].items():
         text = text.replace(f"${{{key}}}", str(declared["default"]))
@@ -77,7 +77,7 @@ def test_yaml_project_deploys_the_same(words: tuple[str, ...], tmp_path: Path) -
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_gpus_option_is_in_the_project(language: str, tmp_path: Path) -> None:
-    project = made(tmp_path, language, ("team/chat", "H100", "--gpus", "4"))
+    project = init(tmp_path, language, ("team/chat", "H100", "--gpus", "4"))
     texts = "".join(path.read_text(encoding="utf-8") for path in project.iterdir())
     assert re.search(r"(?i)\bgpus\W.*4", texts)
 
@@ -92,7 +92,7 @@ def test_invalid_service_writes_no_project(
 
 
 def test_warnings_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made(tmp_path, "yaml", ("Qwen/Qwen3-32", "H100", "--gpus", "2"))
+    init(tmp_path, "yaml", ("Qwen/Qwen3-32", "H100", "--gpus", "2"))
     assert "did you mean Qwen/Qwen3-32B?" in capsys.readouterr().err
 
 
@@ -123,7 +123,7 @@ ODD = 'x", replicas=print("injected"), namespace="y: #\\'
 
 
 def test_arguments_are_quoted_in_python(tmp_path: Path) -> None:
-    project = made(tmp_path, "python", ("team/chat", ODD, "--gpus", "1"))
+    project = init(tmp_path, "python", ("team/chat", ODD, "--gpus", "1"))
     tree = ast.parse((project / "test_service.py").read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     (call,) = (entry for entry in calls if ast.unparse(entry.func) == "service_args")
@@ -133,7 +133,7 @@ def test_arguments_are_quoted_in_python(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_arguments_are_quoted_in_yaml(language: str, tmp_path: Path) -> None:
-    project = made(tmp_path, language, ("team/chat", ODD, "--gpus", "1"))
+    project = init(tmp_path, language, ("team/chat", ODD, "--gpus", "1"))
     config = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8"))["config"]
     assert config["accelerator"] == {"default": ODD}
 
@@ -148,14 +148,14 @@ def test_arguments_are_quoted_in_yaml(language: str, tmp_path: Path) -> None:
 def test_scheme_of_the_model_is_written_once(
     model: str, name: str, uri: str, tmp_path: Path
 ) -> None:
-    project = made(tmp_path, "yaml", (model, "H100", "--gpus", "1"))
+    project = init(tmp_path, "yaml", (model, "H100", "--gpus", "1"))
     program = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8"))
     assert program["config"]["model"] == {"default": name}
     assert program["resources"]["llm"]["properties"]["model"] == {"uri": uri}
 
 
 def test_templates_and_init_have_the_same_replicas(tmp_path: Path) -> None:
-    program = yaml.safe_load((made(tmp_path, "yaml") / "Pulumi.yaml").read_text(encoding="utf-8"))
+    program = yaml.safe_load((init(tmp_path, "yaml") / "Pulumi.yaml").read_text(encoding="utf-8"))
     assert program["config"]["replicas"]["default"] == TEMPLATE.defaults["replicas"]
 
 

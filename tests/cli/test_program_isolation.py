@@ -1,4 +1,4 @@
-"""A program has a process of its own, which may end, hang or print as it likes."""
+"""A program runs in its own process, which may exit, hang or print."""
 
 from __future__ import annotations
 

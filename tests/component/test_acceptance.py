@@ -18,7 +18,7 @@ RESOLVED = {"type": "ResolvedRefs", "status": "True"}
 PROGRAMMED = {"type": "Programmed", "status": "True"}
 
 
-def at(name: str, *conditions: Any, **more: str) -> dict[str, Any]:
+def parent(name: str, *conditions: Any, **more: str) -> dict[str, Any]:
     return {"parentRef": {"name": name, **more}, "conditions": conditions}
 
 
@@ -27,7 +27,7 @@ def find_results(*parents: Any, generation: int = 1) -> dict[str, Any]:
 
 
 def live(**more: Any) -> dict[str, Any]:
-    whole = find_results(at("svc-gateway", ACCEPTED, RESOLVED))
+    whole = find_results(parent("svc-gateway", ACCEPTED, RESOLVED))
     return {
         "svc-gateway": {"status": {"conditions": [ACCEPTED, PROGRAMMED]}},
         "svc-pool": whole,
@@ -59,15 +59,15 @@ REJECTED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListen
             "InferencePool svc-pool: Gateway svc-gateway has not reported a status",
         ),
         (
-            live(httproute=find_results(at("other", ACCEPTED, RESOLVED))),
+            live(httproute=find_results(parent("other", ACCEPTED, RESOLVED))),
             "HTTPRoute svc-httproute: Gateway svc-gateway has not reported a status",
         ),
         (
-            live(httproute=find_results(at("svc-gateway", REJECTED, RESOLVED))),
+            live(httproute=find_results(parent("svc-gateway", REJECTED, RESOLVED))),
             "HTTPRoute svc-httproute at svc-gateway: not Accepted, NotAllowedByListeners",
         ),
         (
-            live(httproute=find_results(at("svc-gateway", OLD, RESOLVED), generation=2)),
+            live(httproute=find_results(parent("svc-gateway", OLD, RESOLVED), generation=2)),
             "HTTPRoute svc-httproute at svc-gateway: Accepted is unknown",
         ),
     ],
@@ -79,9 +79,9 @@ def test_unaccepted_routing_objects(objects: Any, expected: str | None) -> None:
 def test_all_parents_must_accept_route() -> None:
     parents = [{"name": "a", "sectionName": "x"}, {"name": "a", "sectionName": "y"}]
     fields = {"httproute": {**ROUTE, "parentRefs": parents}, "gateway": None}
-    one = find_results(at("a", ACCEPTED, RESOLVED, sectionName="x"))
-    both = find_results(*(at("a", ACCEPTED, RESOLVED, sectionName=item) for item in "xy"))
-    pool = find_results(at("a", ACCEPTED, RESOLVED))
+    one = find_results(parent("a", ACCEPTED, RESOLVED, sectionName="x"))
+    both = find_results(*(parent("a", ACCEPTED, RESOLVED, sectionName=item) for item in "xy"))
+    pool = find_results(parent("a", ACCEPTED, RESOLVED))
     assert missing({"svc-pool": pool, "svc-httproute": both}, **fields) is None
     assert missing({"svc-pool": pool, "svc-httproute": one}, **fields) == (
         "HTTPRoute svc-httproute: Gateway a has not reported a status"

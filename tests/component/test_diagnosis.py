@@ -133,16 +133,16 @@ def test_latest_volcano_condition_explains_gang() -> None:
 def test_native_condition_explains_gang() -> None:
     waiting = [pod(node=None)]
 
-    def told(**condition: str) -> list[str]:
+    def explain(**condition: str) -> list[str]:
         conditions = [{"type": "PodGroupInitiallyScheduled", **condition}] if condition else []
         spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
         native = {"metadata": {"name": "svc"}, "spec": spec, "status": {"conditions": conditions}}
         return explain_gang(PodSnapshot(waiting, pod_groups=[native]))
 
-    assert told(status="False", message="no room") == ["PodGroup svc: no room"]
-    assert told() == ["PodGroup svc: the gang is not scheduled"]
+    assert explain(status="False", message="no room") == ["PodGroup svc: no room"]
+    assert explain() == ["PodGroup svc: the gang is not scheduled"]
     # It stays true, also of a gang that lacks pods again.
-    assert told(status="True") == []
+    assert explain(status="True") == []
 
 
 def workload(owner: str, **condition: str) -> dict[str, Any]:

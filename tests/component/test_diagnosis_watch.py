@@ -27,7 +27,7 @@ OTHER = pod("svc-0-0-1")
 @pytest.mark.parametrize(
     ("changes", "left"),
     [
-        # What a pod showed stays until it shows something else, also when it is gone.
+        # A pod's reason is kept, also after its deletion, until a pod shows another one.
         ([("MODIFIED", CRASHED), ("DELETED", CRASHED), ("ADDED", NEW)], [CRASHED]),
         ([("MODIFIED", CRASHED), ("ADDED", NEW), ("MODIFIED", UP)], [UP]),
         ([("DELETED", NEW)], []),

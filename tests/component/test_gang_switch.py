@@ -47,7 +47,7 @@ def pair(prefill: int = 2, decode: int | None = 1, tag: str = "1", **more: Any) 
 def test_blocked_join_message_names_fix(engine: Any) -> None:
     engine.state = state_of(service(small()))
     with pytest.raises(InvalidServiceError) as rejected:
-        made(engine, service(small(), BIG))
+        deploy(engine, service(small(), BIG))
     assert str(rejected.value) == (
         "svc: rollout.strategy: Rolling would never end: small restarts only when gang svc is "
         "complete, and svc-small-1, svc-small-0 would join it later. Use AllAtOnce or Recreate for "
@@ -72,7 +72,7 @@ SERVICE = "rollout.strategy: Rolling would never end: "
         # More nodes of a gang; fewer are enough for it at any time.
         (service(wide(2)), service(wide(4)), [SERVICE + "serve"]),
         (service(wide(4)), service(wide(2)), []),
-        # As many as may be down; what is new does not wait.
+        # At most maxUnavailable replicas join; new replicas do not wait for a gang.
         (service(small(1)), service(small(1), BIG), []),
         (service(small(1)), service(small(4), BIG), []),
         (service(small(2)), service(small(2, rollout={"maxUnavailable": 2}), BIG), []),
@@ -80,7 +80,7 @@ SERVICE = "rollout.strategy: Rolling would never end: "
          [SERVICE + "small"]),
         (service(*pair(1, 1), **OFF), service(*pair(1, 1)), []),
         (service(small(33)), service(small(33, rollout={"maxUnavailable": 33}), BIG), []),
-        # Roles that wait for each other, whatever their replicas.
+        # Sequential roles wait for each other, whatever their replicas.
         (service(*pair(1, 1), **OFF),
          service(*pair(1, 1), rollout={"roleOrder": "Sequential"}), [SERVICE + "prefill"]),
         (service(*pair(1, 2), **OFF),
@@ -89,11 +89,11 @@ SERVICE = "rollout.strategy: Rolling would never end: "
         (service(*pair(1, 2), **OFF),
          service(*pair(1, 2, **AT_ONCE), rollout={"roleOrder": "Sequential"}),
          [SERVICE + "decode"]),
-        # What does not change does not wait, nor does what is made anew for its policy.
+        # Unchanged LeaderWorkerSets do not wait, and neither do replaced ones.
         (service(BIG, wide(2, 1)), service(BIG, wide(4, 1), **SEQUENTIAL), []),
         (service(BIG, wide(2, 1), **OFF),
          service({**BIG, "subGroupPolicy": {"subGroupSize": 1}}, wide(2, 1), **SEQUENTIAL), []),
-        # The ways out.
+        # Rollouts that restart all replicas together are accepted.
         (service(small()), service(small(**AT_ONCE), BIG), []),
         (service(small()), service(small(**ANEW), BIG), []),
         (service(small()), service(role("other", replicas=3), BIG), []),
@@ -203,7 +203,7 @@ def test_same_service_in_two_clusters_is_compared_separately() -> None:
     ("rollout", "expected"),
     [
         ({}, [SERVICE + "small"]),
-        # All sets of a group go down together, and each group is a gang of its own.
+        # All LeaderWorkerSets of a group restart together, and each group has its own gang.
         ({"level": "Group"}, []),
         ({"level": "Group", "partition": 1}, ["rollout.partition: "]),
     ],
@@ -227,13 +227,13 @@ def test_unknown_stack_state_is_accepted(engine: Any) -> None:
     engine.state = state_of(old)
     for item in engine.state.values():
         del item["outputs"]["spec"]
-    assert made(engine, new)
+    assert deploy(engine, new)
     engine.state = None
-    assert made(engine, new)
-    # In another namespace the sets are made beside the old ones.
+    assert deploy(engine, new)
+    # LeaderWorkerSets in another namespace are new and join no running gang.
     engine.state = state_of(old)
-    assert made(engine, service(small(), BIG, metadata={"namespace": "other"}))
+    assert deploy(engine, service(small(), BIG, metadata={"namespace": "other"}))
 
 
-def made(engine: Any, manifest: Any) -> Any:
+def deploy(engine: Any, manifest: Any) -> Any:
     return engine.run(lambda: InferenceService("svc", manifest) and None).children

@@ -28,7 +28,7 @@ def live(
     return {"metadata": {"generation": generation}, "status": status}
 
 
-def made(engine: Any, manifest: Any, name: str = "svc") -> Any:
+def deploy(engine: Any, manifest: Any, name: str = "svc") -> Any:
     def program() -> None:
         InferenceService(name, manifest)
 
@@ -36,7 +36,7 @@ def made(engine: Any, manifest: Any, name: str = "svc") -> Any:
 
 
 def test_role_has_one_lws(engine: Any) -> None:
-    result = made(engine, prefill_decode({"replicas": 2}, **PER_ROLE))
+    result = deploy(engine, prefill_decode({"replicas": 2}, **PER_ROLE))
     assert sorted(child.key for child in result.children if child.request.type == LWS) == [
         (LWS, "svc-decode"), (LWS, "svc-prefill"),
     ]  # fmt: skip
@@ -107,12 +107,12 @@ def test_layout_change_of_running_role_is_rejected(
 ) -> None:
     engine.state = state
     with pytest.raises(InvalidServiceError) as rejected:
-        made(engine, service(layout=layout))
+        deploy(engine, service(layout=layout))
     other = "PerRole" if layout == "PerReplica" else "PerReplica"
     assert str(rejected.value).startswith(
         f"svc: layout: {layout} cannot replace {other} in a running role ({expected}); "
     )
-    assert made(engine, service(layout=other)).children
+    assert deploy(engine, service(layout=other)).children
 
 
 def test_autoscaling_of_running_role_needs_its_layout(engine: Any) -> None:
@@ -122,13 +122,13 @@ def test_autoscaling_of_running_role_needs_its_layout(engine: Any) -> None:
     scaled = {"maxReplicas": 5, "metrics": [{"name": "waiting", "target": 5}]}
     engine.state = PER_REPLICA_STATE
     with pytest.raises(InvalidServiceError, match="PerRole cannot replace PerReplica"):
-        made(engine, unwritten(autoscaling=scaled))
+        deploy(engine, unwritten(autoscaling=scaled))
     engine.state = PER_ROLE_STATE
     with pytest.raises(
         InvalidServiceError, match="write layout: PerRole to keep it, rename each role"
     ):
-        made(engine, unwritten())
-    assert made(engine, unwritten(autoscaling=scaled)).children
+        deploy(engine, unwritten())
+    assert deploy(engine, unwritten(autoscaling=scaled)).children
 
 
 @pytest.mark.parametrize(
@@ -137,19 +137,19 @@ def test_autoscaling_of_running_role_needs_its_layout(engine: Any) -> None:
 def test_renamed_role_can_change_layout(engine: Any, state: Any, layout: str) -> None:
     engine.state = state
     renamed = role("serve", replicas=2)
-    assert made(engine, service(renamed, layout=layout)).children
+    assert deploy(engine, service(renamed, layout=layout)).children
     with pytest.raises(InvalidServiceError, match=r"wait\.level: the old replicas \(svc-inference"):
-        made(engine, service(renamed, layout=layout, wait={"level": "Scheduled"}))
+        deploy(engine, service(renamed, layout=layout, wait={"level": "Scheduled"}))
     # The role that keeps its name is the one that is named.
     engine.state = {**state, urn("svc-a-0"): lws_entry("svc-a-0")}
     with pytest.raises(InvalidServiceError, match="in a running role"):
-        made(engine, service(renamed, role(), layout=layout))
+        deploy(engine, service(renamed, role(), layout=layout))
 
 
 def test_role_named_like_old_replica_is_rejected(engine: Any) -> None:
     engine.state = PER_REPLICA_STATE
     with pytest.raises(InvalidServiceError, match=r"in a running role \(svc-inference-0\)"):
-        made(engine, service(role("inference-0"), layout="PerRole"))
+        deploy(engine, service(role("inference-0"), layout="PerRole"))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_role_named_like_old_replica_is_rejected(engine: Any) -> None:
         {urn("west-inference"): lws_entry("svc-inference")},
         {urn("svc-west-inference"): lws_entry("svc-inference")},
         {urn("svc-inference"): lws_entry("svc-inference", namespace="other")},
-        # A set that somebody else made, and one of which the engine knows nothing yet.
+        # An unrelated LeaderWorkerSet, and one whose outputs are not known yet.
         {urn("svc-inference"): {"type": LWS, "outputs": {"metadata": {"name": "x"}}}},
         {urn("svc-inference"): {"type": LWS, "outputs": {}}},
         {urn("svc-inference", "kubernetes:core/v1:Service"): lws_entry("svc-inference")},
@@ -171,4 +171,4 @@ def test_role_named_like_old_replica_is_rejected(engine: Any) -> None:
 )
 def test_unrelated_stack_resources_are_ignored(engine: Any, state: Any) -> None:
     engine.state = state
-    assert made(engine, service()).children
+    assert deploy(engine, service()).children

@@ -51,7 +51,7 @@ def test_objects_use_provider_of_their_cluster(
     for resource in objects:
         (fields,) = [name for name in clusters if resource.request.name.startswith(name)]
         assert resource.request.provider.startswith(clusters[fields])
-    # The clusters of a laptop without kubeconfig were not checked, and that was said.
+    # Without a kubeconfig the clusters are not checked, which is logged.
     assert len([text for text in done.logged if "were not checked" in text]) == 2
 
 

@@ -84,7 +84,7 @@ def test_findings_become_property_errors(output: Any) -> None:
     wrong = over_the_wire(inputs(layout="PerPod"))
     wrong["roles"][0]["replicas"] = 1.5
     with pytest.raises(InputPropertiesError) as rejected:
-        # As each request of the engine, in a context of its own.
+        # Each request of the Pulumi engine has its own context.
         contextvars.copy_context().run(Provider().construct, "svc", TOKEN, wrong)
     assert [error["property_path"] for error in rejected.value.errors or ()] == [
         "roles[0].replicas",

@@ -138,7 +138,7 @@ def test_lws_with_immutable_fields_are_deleted_before_replacement(
     }
     assert result == {
         POD_GROUP: (False, []),
-        # Without such a field a set is replaced when it is renamed: then the new one comes first.
+        # Other replacements, such as a rename, create the new LeaderWorkerSet first.
         SET: (grouped, ["spec.leaderWorkerTemplate.subGroupPolicy"]),
         SERVICE: (False, []),
     }

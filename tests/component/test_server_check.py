@@ -25,7 +25,7 @@ UNASKED = warning(API_SERVER_CHECK_INCOMPLETE, (), "no rights")
 
 
 class FakeServer:
-    """What the API server is asked, and what it says."""
+    """A fake of the server checks: records calls, and returns `found` and `of_cluster`."""
 
     def __init__(self) -> None:
         self.found: tuple[Finding, ...] = ()

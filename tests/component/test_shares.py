@@ -14,15 +14,15 @@ from fusioninfer_pulumi.findings import Severity
 CHAT = {**ROUTE, "split": [{"service": "next", "weight": 10}]}
 
 
-def made(name: str, manifest: Manifest) -> InferenceService:
+def create_service(name: str, manifest: Manifest) -> InferenceService:
     return InferenceService(name, manifest["spec"])
 
 
 def test_share_of_a_service_without_pool_is_rejected(engine: Any) -> None:
     def program() -> None:
-        made("next", service(role()))
+        create_service("next", service(role()))
         with pytest.raises(InvalidServiceError) as rejected:
-            made("chat", routed(httproute=CHAT))
+            create_service("chat", routed(httproute=CHAT))
         assert str(rejected.value).startswith(
             "chat: roles[0].httproute.split[0].service: next has no InferencePool next-pool"
         )

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.component.stack_state import find_stack_lws, read_observ
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
 
 
-def held(
+def entries(
     *indices: int, logical: str = "svc", name: str = "svc", namespace: str = "default"
 ) -> dict[str, Any]:
     result = {}
@@ -30,8 +30,8 @@ def component(name: str) -> str:
     return f"urn:pulumi:dev::app::fusioninfer:index:InferenceService::{name}"
 
 
-def found(engine: Any, state: Any, *, preview: bool = False) -> Any:
-    """Replicas of three that the state has."""
+def find_replicas(engine: Any, state: Any, *, preview: bool = False) -> Any:
+    """Return the indices of a service's three replicas that are in the state."""
     engine.state = state
     seen: list[Any] = []
 
@@ -47,33 +47,37 @@ def found(engine: Any, state: Any, *, preview: bool = False) -> Any:
     ("state", "expected"),
     [
         (None, None),
-        (held(0, 1, 2), {0, 1, 2}),
+        (entries(0, 1, 2), {0, 1, 2}),
         ({}, set()),
-        (held(0, 2), {0, 2}),
+        (entries(0, 2), {0, 2}),
         # Another name in the program or in the cluster, and what moved into the component.
-        (held(0, 1, 2, logical="old"), {0, 1, 2}),
-        (held(0, 1, 2, name="old"), {0, 1, 2}),
+        (entries(0, 1, 2, logical="old"), {0, 1, 2}),
+        (entries(0, 1, 2, name="old"), {0, 1, 2}),
         (
             {
                 f"urn:pulumi:dev::app::{LWS}::any": lws_entry("svc-inference-2"),
-                **held(0, 1),
+                **entries(0, 1),
             },
             {0, 1, 2},
         ),
-        # Of another namespace, another service, another component that is there beside this one:
-        # nothing of ours.
-        (held(0, 1, 2, logical="old", namespace="other"), set()),
-        ({urn("x"): lws_entry("svc-inference-0", owner="other"), **held(1, 2)}, {1, 2}),
+        # Another namespace, another service, or another component that still exists.
+        (entries(0, 1, 2, logical="old", namespace="other"), set()),
+        ({urn("x"): lws_entry("svc-inference-0", owner="other"), **entries(1, 2)}, {1, 2}),
         (
-            {component("svc"): {}, component("west"): {}, **held(0, logical="west"), **held(1, 2)},
+            {
+                component("svc"): {},
+                component("west"): {},
+                **entries(0, logical="west"),
+                **entries(1, 2),
+            },
             {1, 2},
         ),
-        # A rename that was interrupted after its component, and a set that had no label of ours.
-        ({component("svc"): {}, **held(0, 1, 2, logical="old")}, {0, 1, 2}),
-        ({urn("x"): lws_entry("svc-inference-0", owner=None), **held(1, 2)}, {0, 1, 2}),
-        # What the engine does not know yet, and what it keeps secret.
-        ({urn("svc-inference-2"): {"type": LWS, "outputs": {}}, **held(0, 1)}, {0, 1, 2}),
-        ({**held(0, 1), urn("x"): lws_entry({**SECRET, "value": "svc-inference-2"})}, {0, 1, 2}),
+        # A rename that stopped after the component, and a LeaderWorkerSet without our labels.
+        ({component("svc"): {}, **entries(0, 1, 2, logical="old")}, {0, 1, 2}),
+        ({urn("x"): lws_entry("svc-inference-0", owner=None), **entries(1, 2)}, {0, 1, 2}),
+        # Unknown and secret outputs.
+        ({urn("svc-inference-2"): {"type": LWS, "outputs": {}}, **entries(0, 1)}, {0, 1, 2}),
+        ({**entries(0, 1), urn("x"): lws_entry({**SECRET, "value": "svc-inference-2"})}, {0, 1, 2}),
         (
             {urn("x"): {"outputs": {"metadata": {**SECRET, "value": {"name": "svc-inference-0"}}}}},
             {0},
@@ -84,7 +88,7 @@ def found(engine: Any, state: Any, *, preview: bool = False) -> Any:
 def test_stack_state_finds_lws_of_service(
     engine: Any, state: Any, expected: Any, *, preview: bool
 ) -> None:
-    assert found(engine, state, preview=preview) == expected
+    assert find_replicas(engine, state, preview=preview) == expected
 
 
 OBSERVED = {"objects": {"svc-inference-0": {"status": {}}}, "served": {"svc-inference-0": "r"}}
@@ -136,15 +140,15 @@ GROUPED: dict[str, Any] = {"multinode": nodes(4, launcher="none"), "replicas": 3
     [
         ("team-a", ("east", "west")),
         ("team-a", ("west", "east")),
-        # In the same namespace of two clusters: known when the other one has been made.
+        # In one namespace of two clusters: known once the other component is registered.
         ("team-b", ("east", "west")),
     ],
 )
 def test_components_with_same_service_name_keep_their_own_lws(
     engine: Any, namespace: str, order: tuple[str, ...]
 ) -> None:
-    """In two namespaces, or in two clusters: what is new is not taken for the other's sets."""
-    engine.state = held(0, 1, 2, logical="east", namespace=namespace)
+    """A new component ignores LeaderWorkerSets in another namespace or cluster."""
+    engine.state = entries(0, 1, 2, logical="east", namespace=namespace)
     for one in engine.state.values():
         template = {"size": 4, "workerTemplate": {"spec": {}}}
         one["outputs"]["spec"] = {"leaderWorkerTemplate": template}

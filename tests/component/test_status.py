@@ -64,7 +64,7 @@ def with_group(plan: ServicePlan, live: Objects, pod_group: Any) -> Objects:
     return {**live, plan.service: pod_group}
 
 
-def seen(plan: ServicePlan, live: Objects, pod_group: Any = None) -> dict[str, Any]:
+def status_of(plan: ServicePlan, live: Objects, pod_group: Any = None) -> dict[str, Any]:
     """Phases of the roles, and `status reason` of the conditions."""
     status = compute_status(plan, with_group(plan, live, pod_group))
     return {
@@ -124,7 +124,7 @@ TABLE = [
 def test_status_of_all_or_nothing_gang(
     disaggregated: ServicePlan, live: Any, pod_group: Any, prefill: str, decode: str, active: str
 ) -> None:
-    assert seen(disaggregated, live, pod_group) == {
+    assert status_of(disaggregated, live, pod_group) == {
         "prefill": prefill,
         "decode": decode,
         "Initialized": DONE if live else "Unknown InferenceServiceCreating",
@@ -155,31 +155,31 @@ def test_active_condition_has_latest_scheduler_message(disaggregated: ServicePla
 
 def test_status_of_partial_gang(partial: Callable[..., ServicePlan]) -> None:
     plan = partial(prefill=1, decode=1)
-    part = seen(plan, lws(READY, READY, ROLLING), phase("Running"))
+    part = status_of(plan, lws(READY, READY, ROLLING), phase("Running"))
     assert part["Active"] == "True Partial"
-    assert seen(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
-    blocked = seen(plan, lws(ROLLING, ROLLING, ROLLING), phase("Inqueue"))
+    assert status_of(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
+    blocked = status_of(plan, lws(ROLLING, ROLLING, ROLLING), phase("Inqueue"))
     assert blocked["Active"] == "False GangNotScheduled"
 
 
 def test_optional_role_does_not_affect_active(partial: Callable[..., ServicePlan]) -> None:
     plan = partial(prefill=0, decode=1)
-    result = seen(plan, lws(ROLLING, READY, ROLLING), phase("Running"))
+    result = status_of(plan, lws(ROLLING, READY, ROLLING), phase("Running"))
     assert result["Active"] == "True Partial"
     assert result["prefill"] == "Deploying 0/1"
-    assert seen(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
+    assert status_of(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
 
 
 def test_status_of_single_worker(story: Story) -> None:
     plan = plan_service(story(1))
     name = "qwen-inference-inference-0"
-    assert seen(plan, {name: READY}) == {
+    assert status_of(plan, {name: READY}) == {
         "inference": "Running 1/1",
         "Initialized": DONE,
         "Active": "True InferenceServiceAvailable",
         "Failed": NO_FAILURE,
     }
-    assert seen(plan, {name: ROLLING})["inference"] == "Deploying 0/1"
+    assert status_of(plan, {name: ROLLING})["inference"] == "Deploying 0/1"
 
 
 def scaled_to_zero(story: Story, *roles: str) -> ServicePlan:
@@ -192,7 +192,7 @@ def scaled_to_zero(story: Story, *roles: str) -> ServicePlan:
 
 
 def test_service_scaled_to_zero_is_inactive(story: Story) -> None:
-    result = seen(scaled_to_zero(story, "prefill", "decode"), {})
+    result = status_of(scaled_to_zero(story, "prefill", "decode"), {})
     assert result == {
         "prefill": "Running 0/0",
         "decode": "Running 0/0",
@@ -205,10 +205,10 @@ def test_service_scaled_to_zero_is_inactive(story: Story) -> None:
 def test_role_scaled_to_zero_does_not_affect_active(story: Story) -> None:
     plan = scaled_to_zero(story, "prefill")
     live = {f"deepseek-r1-disagg-decode-{index}": READY for index in range(2)}
-    result = seen(plan, live, phase("Running"))
+    result = status_of(plan, live, phase("Running"))
     assert result["prefill"] == "Running 0/0"
     assert result["Active"] == "True InferenceServiceAvailable"
-    nothing = seen(plan, {})
+    nothing = status_of(plan, {})
     assert nothing["Initialized"] == "Unknown InferenceServiceCreating"
     assert nothing["Active"] == "Unknown InferenceServiceCreating"
 

@@ -1,4 +1,4 @@
-"""An update against a cluster that answers: who changes when, what is awaited, what fails."""
+"""Updates with a fake cluster: their order, what they wait for, and how they fail."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ LIVE_2 = {**SIZE_2, "subGroupPolicyType": "LeaderWorker"}
 GROUPS = {"groups": 2, "rollout": {"level": "Group"}}
 
 
-def held(policy: Any, count: int = 2, name: str = "svc-inference-{}") -> dict[str, Any]:
+def lws(policy: Any, count: int = 2, name: str = "svc-inference-{}") -> dict[str, Any]:
     result = {}
     for index in range(count):
         one = lws_entry(name.format(index), index=str(index))
@@ -28,7 +28,9 @@ def held(policy: Any, count: int = 2, name: str = "svc-inference-{}") -> dict[st
     return result
 
 
-def made(engine: Any, policy: Any, count: int = 2, layout: str = "PerReplica", **more: Any) -> Any:
+def deploy(
+    engine: Any, policy: Any, count: int = 2, layout: str = "PerReplica", **more: Any
+) -> Any:
     wide = role(replicas=count, multinode=nodes(4, launcher="none"), subGroupPolicy=policy)
     spec = {"layout": layout, "schedulingStrategy": {"gangPolicy": {"mode": "Off"}}, **more}
     return engine.run(lambda: InferenceService("svc", service(wide, **spec)) and None)
@@ -41,9 +43,9 @@ def made(engine: Any, policy: Any, count: int = 2, layout: str = "PerReplica", *
 def test_replacing_more_than_limit_is_rejected(
     engine: Any, before: Any, after: Any, more: Any
 ) -> None:
-    engine.state = held(before, 3)
+    engine.state = lws(before, 3)
     with pytest.raises(InvalidServiceError) as rejected:
-        made(engine, after, 3, **more)
+        deploy(engine, after, 3, **more)
     assert str(rejected.value).startswith(
         "svc: roles[0].subGroupPolicy: LeaderWorkerSet cannot change it after creation: "
         "3 replicas of inference would be replaced at once; rename the role"
@@ -55,8 +57,8 @@ def test_replacing_more_than_limit_is_rejected(
 def test_replacement_with_downtime_deletes_first(
     engine: Any, before: Any, after: Any, strategy: str
 ) -> None:
-    engine.state = held(before)
-    deployment = made(engine, after, rollout={"strategy": strategy})
+    engine.state = lws(before)
+    deployment = deploy(engine, after, rollout={"strategy": strategy})
     for index in range(2):
         assert deployment[f"svc-inference-{index}"].request.deleteBeforeReplace
 
@@ -66,31 +68,31 @@ def test_replacement_with_downtime_deletes_first(
     [
         (None, SIZE_2, {}),
         ({}, SIZE_2, {}),
-        (held(LIVE_2), SIZE_2, {}),
-        (held(LIVE_2), LIVE_2, {}),
-        (held(None), None, {}),
-        # New replicas only, as many as may be down, those that keep what they have.
-        (held(None, 1), SIZE_2, {}),
-        (held(None), SIZE_2, {"rollout": {"maxUnavailable": 2}}),
-        (held(None), SIZE_2, {"rollout": {"partition": 2}}),
-        (held(None), SIZE_2, {"rollout": {"partition": 1}}),
+        (lws(LIVE_2), SIZE_2, {}),
+        (lws(LIVE_2), LIVE_2, {}),
+        (lws(None), None, {}),
+        # Only new replicas change, at most maxUnavailable, or a partition keeps the others.
+        (lws(None, 1), SIZE_2, {}),
+        (lws(None), SIZE_2, {"rollout": {"maxUnavailable": 2}}),
+        (lws(None), SIZE_2, {"rollout": {"partition": 2}}),
+        (lws(None), SIZE_2, {"rollout": {"partition": 1}}),
         # Another name, and a template that is not known.
-        (held(None, name="old-inference-{}"), SIZE_2, {}),
+        (lws(None, name="old-inference-{}"), SIZE_2, {}),
         ({urn("svc-inference-0"): lws_entry("svc-inference-0", index="0")}, SIZE_2, {}),
-        (held(None, 2, "svc-{}-inference-0"), SIZE_2, {**GROUPS, "rollout": {
+        (lws(None, 2, "svc-{}-inference-0"), SIZE_2, {**GROUPS, "rollout": {
             "level": "Group", "maxUnavailable": 2}}),
     ],
 )  # fmt: skip
 def test_other_policy_changes_are_accepted(engine: Any, state: Any, after: Any, more: Any) -> None:
     engine.state = state
-    assert made(engine, after, **more).children
+    assert deploy(engine, after, **more).children
 
 
 @pytest.mark.parametrize(
     ("state", "more"),
     [
-        (held(None, 2, "svc-{}-inference-0"), GROUPS),
-        ({urn("svc-inference"): held(None, 1)[urn("svc-inference-0")]}, {"layout": "PerRole"}),
+        (lws(None, 2, "svc-{}-inference-0"), GROUPS),
+        ({urn("svc-inference"): lws(None, 1)[urn("svc-inference-0")]}, {"layout": "PerRole"}),
     ],
 )
 def test_limits_of_groups_and_roles_apply_to_replacement(
@@ -102,7 +104,7 @@ def test_limits_of_groups_and_roles_apply_to_replacement(
             del one["outputs"]["metadata"]["labels"]["fusioninfer.io/replica-index"]
     engine.state = state
     with pytest.raises(InvalidServiceError, match=r"roles\[0\]\.subGroupPolicy: "):
-        made(engine, SIZE_2, **more)
+        deploy(engine, SIZE_2, **more)
 
 
 EXCLUDED = {**SIZE_2, "subGroupPolicyType": "LeaderExcluded"}
@@ -151,7 +153,7 @@ def test_policy_type_is_always_rendered() -> None:
 
 
 def test_explicit_default_policy_type_restarts_nothing() -> None:
-    """As from a version that did not write it: neither the set nor its pods are made anew."""
+    """Older versions did not render it; adding it replaces and restarts nothing."""
     new = [
         manifest for manifest in rendered(wide(SIZE_2, 4)) if manifest["kind"] == "LeaderWorkerSet"
     ]
@@ -166,9 +168,9 @@ def test_explicit_default_policy_type_restarts_nothing() -> None:
 
 @pytest.mark.parametrize("strategy", ["Rolling", "AllAtOnce", "Recreate"])
 def test_equivalent_policy_is_ignored(engine: Any, strategy: str) -> None:
-    engine.state = held(LIVE_2)
-    deployment = made(engine, SIZE_2, rollout={"strategy": strategy})
+    engine.state = lws(LIVE_2)
+    deployment = deploy(engine, SIZE_2, rollout={"strategy": strategy})
     for index in range(2):
         assert list(deployment[f"svc-inference-{index}"].request.ignoreChanges) == [PATH]
-    deployment = made(engine, {"subGroupSize": 4}, rollout={"strategy": "AllAtOnce"})
+    deployment = deploy(engine, {"subGroupSize": 4}, rollout={"strategy": "AllAtOnce"})
     assert not deployment["svc-inference-0"].request.ignoreChanges

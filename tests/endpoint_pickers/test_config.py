@@ -1,4 +1,4 @@
-"""The configuration of every strategy on every family, who can do it, and what it does in words."""
+"""Support, description and configuration of each strategy in each endpoint picker family."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def config(family: str, strategy: str, **request: Any) -> dict[str, Any]:
 
 
 def complete(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with what is found in its request, its description and the configuration."""
+    """Return a row with the findings, description and configuration of its request."""
     fields = dict(row["request"])
     metrics = fields.pop("engine_metrics", None)
     request = EppSettings(

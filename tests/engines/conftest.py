@@ -52,7 +52,7 @@ class Host:
         )
 
     def run(self, words: list[Any], **variables: str) -> list[Call]:
-        """Runs a container's words to the end and says what was called, in order."""
+        """Run a container's command, and return the programs that it called, in order."""
         self.clear()
         process = self.start(words, **variables)
         output, _ = process.communicate(timeout=30)

@@ -1,4 +1,4 @@
-"""Engine arguments against the tables of releases: what each takes, and what is said otherwise."""
+"""Checks of engine arguments with the tables of releases."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def check(image: str, words: str | list[str], **more: Any) -> list[Finding]:
     return list(check_arguments(read_command(container), read_plain_variables(container)))
 
 
-def told(image: str, words: str | list[str], **more: Any) -> list[str]:
-    """Severity, rule and place of each finding."""
+def list_findings(image: str, words: str | list[str], **more: Any) -> list[str]:
+    """Return severity, rule and location of each finding."""
     findings = check(image, words, **more)
     return [
         f"{finding.severity.value} {finding.rule} {'.'.join(map(str, finding.location))}"
@@ -165,7 +165,7 @@ RIGHT = [
 
 @each_row(("image", "words"), RIGHT)
 def test_arguments_of_release_are_accepted(image: str, words: str | list[str]) -> None:
-    assert told(image, words) == []
+    assert list_findings(image, words) == []
 
 
 WRONG = [
@@ -214,8 +214,8 @@ WRONG = [
 def test_arguments_the_release_lacks_are_reported(
     image: str, words: str | list[str], expected: list[str]
 ) -> None:
-    # The positional model stands in `command`: one more word belongs to no argument.
-    assert told(image, words) == expected
+    # `command` has the positional model, so another word belongs to no argument.
+    assert list_findings(image, words) == expected
 
 
 @each_row(
@@ -251,7 +251,7 @@ def test_literal_variables_are_read(
     words: str, variables: dict[str, str], expected: list[str]
 ) -> None:
     env = [{"name": name, "value": value} for name, value in variables.items()]
-    assert told(VLLM + "0.11.0", words, env=env) == expected
+    assert list_findings(VLLM + "0.11.0", words, env=env) == expected
 
 
 def test_only_literal_single_word_variables_are_read() -> None:
@@ -278,7 +278,7 @@ def test_only_literal_single_word_variables_are_read() -> None:
 )
 def test_arguments_in_scripts_are_checked(script: str, expected: list[str]) -> None:
     env = [{"name": "PORT", "value": "http"}]
-    findings = told(VLLM + "0.11.0", [], command=["sh", "-c", script], env=env)
+    findings = list_findings(VLLM + "0.11.0", [], command=["sh", "-c", script], env=env)
     assert findings == expected
 
 
@@ -296,7 +296,7 @@ def test_arguments_in_scripts_are_checked(script: str, expected: list[str]) -> N
 def test_sglang_programs_accept_their_arguments(
     command: list[str], args: str, expected: list[str]
 ) -> None:
-    assert told(SGLANG + "0.5.20", args, command=command) == expected
+    assert list_findings(SGLANG + "0.5.20", args, command=command) == expected
 
 
 API_SERVER = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
@@ -315,16 +315,16 @@ API_SERVER = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
 def test_vllm_programs_accept_their_arguments(
     release: str, command: list[str] | None, args: str, expected: list[str]
 ) -> None:
-    assert told(VLLM + release, args, command=command) == expected
+    assert list_findings(VLLM + release, args, command=command) == expected
 
 
 def test_other_programs_are_not_checked() -> None:
-    assert told(VLLM + "0.11.0", "--foo", command=["my-proxy"]) == []
-    assert told(VLLM + "0.11.0", "vllm serve m --foo", command=[]) == []
+    assert list_findings(VLLM + "0.11.0", "--foo", command=["my-proxy"]) == []
+    assert list_findings(VLLM + "0.11.0", "vllm serve m --foo", command=[]) == []
 
 
 def test_element_with_flag_and_value_is_split() -> None:
-    assert told(VLLM + "0.11.0", ["--port 8000", "--max-num-seqs x"]) == [
+    assert list_findings(VLLM + "0.11.0", ["--port 8000", "--max-num-seqs x"]) == [
         "error argument-value-invalid args.1"
     ]
 

@@ -74,7 +74,7 @@ def read(**container: Any) -> EngineCommand:
     return read_command({"name": "main", "image": "registry.local/model:1", **container})
 
 
-def seen(command: EngineCommand) -> tuple[Any, ...]:
+def parsed(command: EngineCommand) -> tuple[Any, ...]:
     return (
         command.engine.name if command.engine is not None else None,
         command.program,
@@ -199,7 +199,7 @@ def seen(command: EngineCommand) -> tuple[Any, ...]:
     ],
 )  # fmt: skip
 def test_command_line_is_parsed(container: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    assert seen(read(**container)) == expected
+    assert parsed(read(**container)) == expected
 
 
 def test_version_is_read_from_the_upstream_image() -> None:

@@ -70,7 +70,7 @@ def test_script_passes_set_flags_to_the_engine(host: Any, shell: str, script: st
     arguments = run(host, container, SETTINGS)
     assert get_flag_value(arguments, "--port") == "8001"
     assert get_flag_value(arguments, "--kv-transfer-config") == NIXL
-    # What the engine reads, and nothing that stands twice for it but `"$@"`.
+    # Only `"$@"` may repeat the flag.
     assert arguments.count("--port") <= 1 + ("$@" in script)
 
 

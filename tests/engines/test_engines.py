@@ -223,7 +223,7 @@ def test_devices_of_a_replica_are_counted(
         ("vllm", "m -dp 16", 8, 1, [("error", ("--data-parallel-size",),
             "--data-parallel-size 16 needs 16 accelerators, but the pod has 8")]),
         ("vllm", "m -tp 8 -dp 16 -dpn 3", 8, 1, []),
-        # The head without ranks of its own: what the others run is not said.
+        # The head has no ranks, so the ranks of the other nodes are unknown.
         ("vllm", "m -tp 64 -dp 16 -dpl 0", 8, 1, []),
         ("vllm", "m -tp $TP", 8, 1, []),
         ("sglang", "--tp 16 --dp 2 --enable-dp-attention", 8, 2, []),

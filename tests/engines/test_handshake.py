@@ -1,4 +1,4 @@
-"""Prefill and decode engines: what they compare, and what clients see where it differs."""
+"""Handshake of prefill and decode engines: compared settings, and effects of differences."""
 
 from __future__ import annotations
 

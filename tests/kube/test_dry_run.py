@@ -1,4 +1,4 @@
-"""Dry runs: what is sent to an API server, and what its answers mean."""
+"""Dry runs: requests to the API server, and the meaning of its answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = {
 
 @dataclass
 class Server:
-    """An API server of these kinds; `replies` has what it answers to everything else.
+    """A fake API server with `KINDS`; `replies` answers all other requests.
 
     Attributes:
         received: Method, path, query and body of each request but those for kinds.
@@ -107,12 +107,12 @@ def pod(name: str = "a", api_version: str = "v1", kind: str = "Pod") -> dict[str
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
-def other(name: str = "a") -> dict[str, Any]:
-    """An object that is applied, as all but pods are."""
+def config_map(name: str = "a") -> dict[str, Any]:
+    """Return an object that is applied; only pods are created."""
     return pod(name, kind="ConfigMap")
 
 
-def tried(
+def send(
     server: Server,
     *trials: dict[str, Any],
     next_request: Callable[[Any, Answer], Any] = lambda *_: None,
@@ -129,7 +129,7 @@ def test_existing_object_is_applied_by_its_manager(server: Server) -> None:
         {"manager": "scaler", "operation": "Apply", "subresource": "scale", "time": "2026-04-01"},
     ]
     server.replies = lambda *_: (200, {"metadata": {"managedFields": entries}})
-    assert tried(server, other()) == [[Answer(200)]]
+    assert send(server, config_map()) == [[Answer(200)]]
     (read, path, _, _), (method, also, query, body) = server.received
     assert (read, method) == ("GET", "PATCH")
     assert path == also == "/api/v1/namespaces/ns/configmaps/a"
@@ -139,7 +139,7 @@ def test_existing_object_is_applied_by_its_manager(server: Server) -> None:
         "fieldManager": "pulumi-kubernetes-1",
         "force": "true",
     }
-    assert body == other()
+    assert body == config_map()
     assert server.headers[-1]["content-type"] == "application/apply-patch+yaml"
     assert server.headers[-1]["authorization"] == "Bearer secret"
 
@@ -148,22 +148,22 @@ def test_request_body_is_yaml(server: Server) -> None:
     """The API server reads what is applied as YAML, where surrogates are not a pair."""
     text = 'a \U0001f600 \x7f \x85 \ufeff \u2028 \t " é'
     annotated = {
-        **other(),
+        **config_map(),
         "metadata": {"name": "a", "namespace": "ns", "annotations": {"a": text}},
     }
-    tried(server, annotated)
+    send(server, annotated)
     assert yaml.safe_load(server.bodies[-1].decode()) == annotated
     assert json.loads(server.bodies[-1]) == annotated
 
 
 def test_new_object_is_applied_by_default_manager(server: Server) -> None:
     server.replies = lambda method, _: (404, {}) if method == "GET" else (201, {})
-    assert tried(server, other()) == [[Answer(201)]]
+    assert send(server, config_map()) == [[Answer(201)]]
     assert server.received[-1][2]["fieldManager"] == "fusioninfer-pulumi"
 
 
 def test_object_is_created(server: Server) -> None:
-    assert tried(server, pod()) == [[Answer(201)]]
+    assert send(server, pod()) == [[Answer(201)]]
     ((method, path, query, _),) = server.received
     assert (method, path) == ("POST", "/api/v1/namespaces/ns/pods")
     assert query == {"dryRun": "All", "fieldValidation": "Strict"}
@@ -171,14 +171,14 @@ def test_object_is_created(server: Server) -> None:
 
 def test_existing_name_is_not_a_rejection(server: Server) -> None:
     server.replies = lambda *_: (409, {"message": 'pods "a" already exists'})
-    ((answer,),) = filter(None, tried(server, pod()))
+    ((answer,),) = filter(None, send(server, pod()))
     assert answer.is_accepted
     assert not Answer(409, "object is being deleted").is_accepted
 
 
 def test_cluster_scoped_object_has_no_namespace_in_path(server: Server) -> None:
     role = pod("r", "rbac.authorization.k8s.io/v1", "ClusterRole")
-    tried(server, role)
+    send(server, role)
     assert server.received[0][1] == "/apis/rbac.authorization.k8s.io/v1/clusterroles/r"
 
 
@@ -186,7 +186,7 @@ def test_cluster_scoped_object_has_no_namespace_in_path(server: Server) -> None:
     ("api_version", "kind"), [("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), ("v1", "Job")]
 )
 def test_unknown_kinds_are_not_sent(server: Server, api_version: str, kind: str) -> None:
-    assert tried(server, pod("a", api_version, kind)) == [[Answer(0)]]
+    assert send(server, pod("a", api_version, kind)) == [[Answer(0)]]
     assert server.received == []
 
 
@@ -197,7 +197,7 @@ def test_rejection_has_its_causes(server: Server) -> None:
     }
     server.replies = lambda *_: (422, status)
     wanted = Answer(422, 'Pod "a" is invalid: spec: wrong', (("spec", "wrong"),), "Pod")
-    assert tried(server, pod()) == [[wanted]]
+    assert send(server, pod()) == [[wanted]]
 
 
 def test_rejected_request_is_followed_by_next_request(server: Server) -> None:
@@ -207,7 +207,7 @@ def test_rejected_request_is_followed_by_next_request(server: Server) -> None:
     def elsewhere(manifest: Any, answer: Answer) -> Any:
         return None if answer.is_accepted else {**manifest, "metadata": {"namespace": "b"}}
 
-    answers = tried(server, pod(), next_request=elsewhere)
+    answers = send(server, pod(), next_request=elsewhere)
     assert answers == [[Answer(404, "no", (), "namespaces"), Answer(201)]]
 
 
@@ -223,8 +223,8 @@ def test_slow_dry_run_times_out(server: Server) -> None:
     # The client takes long to import.
     assert server.api
     started = time.monotonic()
-    slow = other("slow")
-    answers = tried(server, pod(), slow, seconds=2)
+    slow = config_map("slow")
+    answers = send(server, pod(), slow, seconds=2)
     took = time.monotonic() - started
     is_over.set()
     assert answers == [[Answer(201)], None]
@@ -239,7 +239,7 @@ def test_eight_dry_runs_are_sent_at_a_time(server: Server) -> None:
         return 201, {}
 
     server.replies = reply
-    answers = tried(server, *(pod(str(n)) for n in range(8)))
+    answers = send(server, *(pod(str(n)) for n in range(8)))
     assert answers == [[Answer(201)]] * 8
 
 
@@ -252,9 +252,9 @@ def test_unreachable_cluster_raises(server: Server) -> None:
 def test_rejected_credentials_raise(server: Server) -> None:
     server.replies = lambda *_: (401, {"message": "Unauthorized"})
     with pytest.raises(UnreadableError, match="credentials"):
-        tried(server, pod())
+        send(server, pod())
 
 
 def test_answer_without_status_has_a_message(server: Server) -> None:
     server.replies = lambda *_: (502, ["bad gateway"])  # type: ignore[return-value]  # a proxy's
-    assert tried(server, pod()) == [[Answer(502, "HTTP status 502")]]
+    assert send(server, pod()) == [[Answer(502, "HTTP status 502")]]

@@ -46,7 +46,7 @@ def test_scaling_adds_lws_and_restarts_nothing(manifest: Manifest, more: int) ->
     assert new.items() >= old.items()
     copies = manifest["spec"].get("groups", 1)
     per_role = has_layout_per_role(manifest)
-    # With one set for a role, that set grows; a parked role has none.
+    # With layout PerRole the LeaderWorkerSet grows; a role scaled to zero has none.
     added = more if not per_role else role["replicas"] == more
     assert len(new) == len(old) + added * copies
     lws = {entry["metadata"]["name"]: entry for entry in of_kind(after, "LeaderWorkerSet")}

@@ -12,7 +12,7 @@ ADDED = [
 
 
 def environments(**fields: object) -> list[list[Manifest]]:
-    """Variables of every container of every pod."""
+    """Return the variables of every container of every pod."""
     result = []
     for pod_template in pod_templates(service(role(multinode=nodes(2, launcher="none"), **fields))):
         spec = pod_template["spec"]
@@ -26,7 +26,7 @@ def test_every_container_gets_kthena_variables() -> None:
     first = container("first", args=["--help"])
     built = template(container(), side, initContainers=[first])
     result = environments(template=built, environment="Kthena")
-    # Two pod templates of three containers; an own variable may refer to what stands before it.
+    # Two pod templates of three containers; a user's variable may refer to earlier ones.
     assert result == [ADDED, ADDED, [*ADDED, {"name": "OWN", "value": "$(ENTRY_ADDRESS)"}]] * 2
 
 

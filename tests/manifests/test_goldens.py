@@ -42,7 +42,7 @@ def test_manifest_renders_golden_objects(name: str, golden: Callable[[str, Any],
     plan = plan_service(args)
     objects = list(render_workloads(plan))
     whole = list(render(plan))
-    # What a router builds has golden files of its own; it leaves the workloads as they are.
+    # Router objects have their own golden files; routers do not change workloads.
     assert [item for item in whole if item in objects] == objects
     golden(name, objects if plan.shape.router else whole)
 

@@ -1,4 +1,4 @@
-"""Autoscalers: of one set of all replicas, within a gang that does not grow with them."""
+"""Autoscalers of roles with layout PerRole; the gang does not grow with the replicas."""
 
 from __future__ import annotations
 

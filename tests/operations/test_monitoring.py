@@ -120,11 +120,11 @@ def test_picker_is_scraped_if_it_serves_metrics(
 
 @pytest.mark.parametrize("field", ["disruptionBudget", "monitoring"])
 def test_monitoring_objects_of_services_do_not_collide(field: str) -> None:
-    def made(name: str, role_name: str) -> Manifest:
+    def monitored_service(name: str, role_name: str) -> Manifest:
         return service(serving(PORT, name=role_name, replicas=1), name=name, **{field: {}})
 
-    parked = made("a", "b-c")
-    other = made("a-b", "c")
+    parked = monitored_service("a", "b-c")
+    other = monitored_service("a-b", "c")
     plans = plan_services([*load(parked), *load(other)])
     assert any(
         'Objects named "a-b-c" would also belong' in finding.message

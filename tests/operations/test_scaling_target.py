@@ -1,4 +1,4 @@
-"""`autoscaling.target`: which metrics it follows, by which values, and what it needs."""
+"""`autoscaling.target`: metrics, thresholds and prerequisites."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def scaled(autoscaling: Manifest, *roles: Manifest, **spec: Any) -> Manifest:
 
 
 def triggers(manifest: Manifest) -> dict[str, tuple[str, str]]:
-    """Query and threshold of each trigger of the only ScaledObject."""
+    """Return query and threshold of each trigger of the only ScaledObject."""
     assert problems(manifest) == []
     triggers = only(manifest, "ScaledObject")["spec"]["triggers"]
     assert all(trigger["metadata"]["ignoreNullValues"] == "false" for trigger in triggers)

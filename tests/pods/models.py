@@ -8,7 +8,7 @@ from samples import container, pod_templates, role, service, template
 
 
 def serving(model: dict[str, Any], multinode: Any = None, **more: Any) -> Any:
-    """A service with a model; `more` goes to its container, which has no arguments of its own."""
+    """Return a service with a model; its container has no arguments except those in `more`."""
     pod = template(container(gpus=1, **{"args": None, **more}))
     return service(role(template=pod, multinode=multinode), model=model)
 

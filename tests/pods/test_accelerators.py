@@ -20,7 +20,7 @@ def engine(limits: Any = None, **more: Any) -> Manifest:
     return container(**value)
 
 
-def findings_of(*containers: Any, rule: str = MISSING, **spec: Any) -> list[tuple[str, str]]:
+def list_findings(*containers: Any, rule: str = MISSING, **spec: Any) -> list[tuple[str, str]]:
     manifest = service(role(template=template(*containers, **spec)))
     return [item for item in rules(manifest) if item[0] == rule]
 
@@ -47,10 +47,10 @@ NVIDIA, TPU, GAUDI = "nvidia.com/gpu", "google.com/tpu", "habana.ai/gaudi"
 )  # fmt: skip
 def test_unknown_resource_suggests_closest_name(typo: str, meant: str) -> None:
     assert suggest_accelerator(typo) == meant
-    (finding,) = findings_of(engine({typo: 1}), rule=TYPO)
+    (finding,) = list_findings(engine({typo: 1}), rule=TYPO)
     assert finding[1].startswith(f"{SERVING}.resources.limits")
     # The typo has no second finding.
-    assert findings_of(engine({typo: 1})) == []
+    assert list_findings(engine({typo: 1})) == []
     manifest = service(role(template=template(engine({typo: 1}))))
     # In the plural or in another case it is the same device.
     same = typo.lower().removesuffix("s") == meant.lower().removesuffix("s")

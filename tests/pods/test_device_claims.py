@@ -14,7 +14,7 @@ def claiming(*claims: Any, multinode: Any = None, **more: Any) -> Any:
                         resourceClaims=list(claims)))  # fmt: skip
 
 
-def made(manifest: Any) -> Any:
+def find_template(manifest: Any) -> Any:
     (item,) = [entry for entry in rendered(manifest) if entry["kind"] == "ResourceClaimTemplate"]
     return item
 
@@ -24,7 +24,7 @@ def test_template_precedes_the_pods_that_claim_its_devices() -> None:
     manifest = claiming({**GPUS, "selectors": [selector]}, multinode=nodes(2))
     order = [kind.partition("/")[0] for kind in kinds(manifest)]
     assert order.index("ResourceClaimTemplate") < order.index("LeaderWorkerSet")
-    claim = made(manifest)
+    claim = find_template(manifest)
     assert claim["apiVersion"] == "resource.k8s.io/v1"
     (request,) = claim["spec"]["spec"]["devices"]["requests"]
     assert request["exactly"] == {
@@ -43,5 +43,7 @@ def test_template_precedes_the_pods_that_claim_its_devices() -> None:
 
 
 def test_changed_devices_create_another_template() -> None:
-    names = {made(claiming({**GPUS, "count": count}))["metadata"]["name"] for count in (4, 8)}
+    names = {
+        find_template(claiming({**GPUS, "count": count}))["metadata"]["name"] for count in (4, 8)
+    }
     assert len(names) == 2

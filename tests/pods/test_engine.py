@@ -16,7 +16,7 @@ def command(*value: str) -> dict[str, Any]:
     return engine(command=list(value), args=None)
 
 
-# What the decode container runs, and what it runs beside the sidecar.
+# The command of the decode container, without and with a sidecar.
 FORMS: list[tuple[dict[str, Any], list[str]]] = [
     (engine("--model=m", *NIXL_ARGS), ["--model=m", *NIXL_ARGS, *MOVED]),
     (engine("--model=m", *NIXL_ARGS, "--port=8000"), ["--model=m", *NIXL_ARGS, "--port=8001"]),

@@ -1,4 +1,4 @@
-"""`podLabels` and `podAnnotations`: on all pods of a role, under what its template says."""
+"""`podLabels` and `podAnnotations` are on all pods of a role; its template overrides them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service's `model`: where its files lie in each pod, and what its engine is told."""
+"""The service's `model`: its files in each pod, and the engine's arguments."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.samples import container, kinds, rendered, role, service, template
 WARM = {"storage": {"size": "100Gi"}, "warmUp": True}
 
 
-def made(manifest: Any, kind: str) -> Any:
+def only(manifest: Any, kind: str) -> Any:
     (item,) = [entry for entry in rendered(manifest) if entry["kind"] == kind]
     return item
 
@@ -26,7 +26,7 @@ def test_job_fills_the_claim_before_the_sets() -> None:
     assert [kind.partition("/")[0] for kind in kinds(manifest)] == [
         "PersistentVolumeClaim", "Job", "LeaderWorkerSet", "Service",
     ]  # fmt: skip
-    claim, job = made(manifest, "PersistentVolumeClaim"), made(manifest, "Job")
+    claim, job = only(manifest, "PersistentVolumeClaim"), only(manifest, "Job")
     assert claim["spec"] == {
         "accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "100Gi"}},
     }  # fmt: skip
@@ -47,9 +47,9 @@ def test_job_fills_the_claim_before_the_sets() -> None:
 def test_changed_model_creates_another_job_and_folder() -> None:
     def parts(**model: Any) -> tuple[str, str, str]:
         manifest = cached(WARM, **{"uri": HF, **model})
-        job = made(manifest, "Job")
+        job = only(manifest, "Job")
         (container_made,) = job["spec"]["template"]["spec"]["containers"]
-        claim = made(manifest, "PersistentVolumeClaim")["metadata"]["name"]
+        claim = only(manifest, "PersistentVolumeClaim")["metadata"]["name"]
         return job["metadata"]["name"], container_made["args"][1], claim
 
     first, other = parts(), parts(uri=f"{HF}@v2")
@@ -63,7 +63,7 @@ def test_changed_model_creates_another_job_and_folder() -> None:
 def test_changed_storage_creates_another_claim() -> None:
     def name(**storage: Any) -> str:
         manifest = cached({"storage": {"size": "1Gi", **storage}, "warmUp": True})
-        return str(made(manifest, "PersistentVolumeClaim")["metadata"]["name"])
+        return str(only(manifest, "PersistentVolumeClaim")["metadata"]["name"])
 
     assert name() == name(size="2Gi")  # it can grow
     assert len({name(), name(storageClassName="fast"), name(accessModes=["ReadWriteOnce"])}) == 3
@@ -74,7 +74,7 @@ def test_models_folder_may_be_mounted_at_a_path_of_the_command() -> None:
     lora = {"adapters": [{"name": "a", "uri": "hf://x/y"}]}
     model = {"uri": HF, "cache": {**WARM, "mountModel": True}, "lora": lora}
     manifest = service(role(template=user_template), model=model)
-    (job,) = made(manifest, "Job")["spec"]["template"]["spec"]["containers"]
+    (job,) = only(manifest, "Job")["spec"]["template"]["spec"]["containers"]
     folders = [item.removeprefix("/mnt/model-cache/") for item in job["args"][1::2]]
     assert main(manifest)["volumeMounts"] == [
         {"name": "model-cache", "mountPath": path, "subPath": folder, "readOnly": True}
@@ -83,7 +83,7 @@ def test_models_folder_may_be_mounted_at_a_path_of_the_command() -> None:
     assert main(manifest)["args"][0] == "--model=/mnt/models"
     assert "a=/mnt/models-adapters/a" in main(manifest)["args"]
     # Folders of the other kind are filled in another way.
-    (other,) = made(cached(WARM), "Job")["spec"]["template"]["spec"]["containers"]
+    (other,) = only(cached(WARM), "Job")["spec"]["template"]["spec"]["containers"]
     assert other["args"][1] not in job["args"]
 
 
@@ -100,7 +100,7 @@ def test_compile_cache_is_writable_with_read_only_model_files() -> None:
 
 def run(manifest: Any, root: Path, fetch: str) -> subprocess.CompletedProcess[str]:
     """Runs the Job's script in a real shell, its folders below `root`."""
-    (made_container,) = made(manifest, "Job")["spec"]["template"]["spec"]["containers"]
+    (made_container,) = only(manifest, "Job")["spec"]["template"]["spec"]["containers"]
     program = root / "fetch"
     program.write_text(f"#!/bin/sh\n{fetch}\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""A role's `parallelism`: arguments, pods of a replica, launcher, and what is rejected."""
+"""A role's `parallelism`: arguments, pods of a replica, launcher, and rejected values."""
 
 from __future__ import annotations
 

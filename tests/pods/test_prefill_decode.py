@@ -31,7 +31,7 @@ def sglang(*args: str, mode: str, release: str = "0.5.10") -> Any:
     return engine(*words, image=SGLANG + release, command=command)
 
 
-def told(prefill: Any, decode: Any, *, paired: bool = True) -> list[str]:
+def list_findings(prefill: Any, decode: Any, *, paired: bool = True) -> list[str]:
     findings = plan_of(pair(prefill, decode, paired=paired)).findings
     return [
         f"{finding.severity.value} {finding.rule} {finding.path}"
@@ -152,11 +152,11 @@ AT = "roles[2]"
     ],
 )
 def test_differing_settings_are_reported(prefill: Any, decode: Any, expected: list[str]) -> None:
-    assert told(prefill, decode) == [f"{item} {AT}" for item in expected]
+    assert list_findings(prefill, decode) == [f"{item} {AT}" for item in expected]
 
 
 def test_unpaired_roles_are_not_rejected() -> None:
-    findings = told(vllm("--dtype=half"), vllm("--dtype=bfloat16"), paired=False)
+    findings = list_findings(vllm("--dtype=half"), vllm("--dtype=bfloat16"), paired=False)
     assert findings == ["warning paired-settings-differ roles[1]"]
 
 

@@ -75,7 +75,7 @@ def amounts(pod: dict[str, Any]) -> dict[str, str]:
             ),
             {"cpu": "5", "memory": "1048576"},
         ),
-        # A sidecar keeps running, beside the containers and the init containers after it.
+        # A sidecar runs at the same time as the containers and the init containers after it.
         (
             template(
                 container(**resources(cpu="2")),
@@ -92,7 +92,7 @@ def amounts(pod: dict[str, Any]) -> dict[str, str]:
                      runtimeClassName="kata"),
             {"cpu": "2.250", "memory": "1048576"},
         ),
-        # The pod's own resources replace the sum of its containers' for what they name.
+        # Pod-level resources replace the sum of the containers for the resources that they list.
         (
             template(
                 container(**resources(cpu="2", memory="1Mi")),

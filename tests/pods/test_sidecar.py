@@ -1,4 +1,4 @@
-"""The sidecar: who gets one, which release, what it is told, what it may not do."""
+"""The sidecar: pods that have one, its release, its arguments and its conflicts."""
 
 from __future__ import annotations
 

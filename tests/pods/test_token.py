@@ -50,7 +50,7 @@ def test_ssrf_protection_creates_account_that_reads_pool_and_pods() -> None:
     assert [subject["name"] for subject in binding["subjects"]] == ["svc-sidecar"]
     spec = leader(manifest)["spec"]
     assert spec["serviceAccountName"] == "svc-sidecar"
-    # The engine beside it gets no token.
+    # The engine container gets no token.
     assert spec["automountServiceAccountToken"] is False
     result = decode_sidecar(manifest)
     assert result["args"][-2:] == [

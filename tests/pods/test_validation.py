@@ -35,7 +35,7 @@ Output.__module__ = "pulumi"
 
 
 def outputs(value: Any) -> Any:
-    """A copy in which an Output stands for each value that is not a mapping or list."""
+    """Return a copy with an Output for each value that is not a mapping or list."""
     if isinstance(value, dict):
         return {key: outputs(item) for key, item in value.items()}
     return [outputs(item) for item in value] if isinstance(value, list) else Output()

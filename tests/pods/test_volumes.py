@@ -6,7 +6,7 @@ from samples import container, rendered, role, service, template
 
 
 def test_volumes_that_are_made_of_short_fields_may_be_mounted_elsewhere() -> None:
-    """A container beside the engine reads the model, the disk of the KV cache, shared memory."""
+    """Other containers may mount the model, the KV cache's disk and shared memory."""
     names = ("model", "shm", "kv-cache-secondary-0")
     mounts = [{"name": name, "mountPath": f"/x/{name}"} for name in names]
     engine = container(args=["--model", "/mnt/models"], image="vllm/vllm-openai:v0.22.0")

@@ -102,12 +102,12 @@ def test_unknown_edition_names_the_known_ones() -> None:
 
 
 def test_diff_names_images_that_follow_a_new_default() -> None:
-    def side(strategy: str, **spec: Any) -> tuple[Any, list[Any]]:
+    def plan_and_objects(strategy: str, **spec: Any) -> tuple[Any, list[Any]]:
         plan = plan_service(*load(document(strategy, **spec)))
         return plan, list(render(plan))
 
-    old = side("prefix-cache", engine={"version": "0.31.0"})
-    new = side("prefix-cache")
+    old = plan_and_objects("prefix-cache", engine={"version": "0.31.0"})
+    new = plan_and_objects("prefix-cache")
     notes = compare(old[1], new[1], plans=([old[0]], [new[0]])).notes
     expected = (
         "vllm/vllm-openai:v0.32.0 replaces vllm/vllm-openai:v0.31.0 as the library default; set "

@@ -1,4 +1,4 @@
-"""Roles without a container get one: what is written, what the user's own values do to it."""
+"""Generated containers, and the effect of users' values on them."""
 
 from __future__ import annotations
 

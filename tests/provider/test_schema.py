@@ -34,7 +34,7 @@ def kind(name: str) -> Any:
 
 
 def test_packaged_schema_is_current() -> None:
-    # `make regenerate` writes it anew.
+    # `make regenerate` updates it.
     assert read_package_schema() == schema_text()
 
 

@@ -1,4 +1,4 @@
-"""Properties of the order of an update, played for drawn services."""
+"""Properties of the order of updates of random services."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLANS = plans() | grouped_plans()
 Rounds = list[list[str]]
 
 
-def played(steps: tuple[LwsStep, ...], waiting: set[str]) -> Rounds:
+def run_rounds(steps: tuple[LwsStep, ...], waiting: set[str]) -> Rounds:
     """Return the LeaderWorkerSets of each round; those of a round are available after it."""
     rounds: Rounds = []
     waiting = set(waiting)
@@ -37,25 +37,25 @@ def played(steps: tuple[LwsStep, ...], waiting: set[str]) -> Rounds:
     return rounds
 
 
-def every(steps: tuple[LwsStep, ...]) -> set[str]:
+def names_of(steps: tuple[LwsStep, ...]) -> set[str]:
     return {step.name for step in steps}
 
 
 @given(PLANS)
 def test_every_lws_changes_once(plan: ServicePlan) -> None:
     steps = order_update(plan)
-    rounds = played(steps, every(steps))
-    assert sorted(name for started in rounds for name in started) == sorted(every(steps))
-    assert sorted(every(steps)) == sorted(item.name for role in plan.roles for item in role.lws)
+    rounds = run_rounds(steps, names_of(steps))
+    assert sorted(name for started in rounds for name in started) == sorted(names_of(steps))
+    assert sorted(names_of(steps)) == sorted(item.name for role in plan.roles for item in role.lws)
 
 
 @given(PLANS, st.data())
 def test_batch_is_at_most_max_unavailable(plan: ServicePlan, data: Any) -> None:
     steps = order_update(plan)
-    names = sorted(every(steps))
+    names = sorted(names_of(steps))
     waiting = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
     by_name = {step.name: step for step in steps}
-    for started in played(steps, waiting):
+    for started in run_rounds(steps, waiting):
         units: dict[str, set[str]] = {}
         for step in (by_name[name] for name in started):
             if step.is_required and step.limit is not None:
@@ -71,7 +71,7 @@ def test_unavailable_lws_change_first_and_count(plan: ServicePlan, data: Any) ->
     required = [step for step in steps if step.is_required]
     names = [step.name for step in required]
     down = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
-    started = set(choose_next_lws(steps, every(steps), (), down))
+    started = set(choose_next_lws(steps, names_of(steps), (), down))
     assert down <= started
     for step in required:
         same = [s for s in required if s.limited_role == step.limited_role]
@@ -87,7 +87,7 @@ def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> N
     required = [step.name for step in steps if step.is_required and step.limit is not None]
     lasting = set(data.draw(st.lists(st.sampled_from(required)) if required else st.just([])))
     down, by_name = [s for s in steps if s.name in lasting], {step.name: step for step in steps}
-    for name in choose_next_lws(steps, every(steps) - lasting, (), lasting):
+    for name in choose_next_lws(steps, names_of(steps) - lasting, (), lasting):
         step = by_name[name]
         if step.is_required and step.limit is not None:
             units = {other.unit for other in down if other.limited_role == step.limited_role}
@@ -97,7 +97,7 @@ def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> N
 @given(PLANS)
 def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
     steps = order_update(plan)
-    at = {n: i for i, started in enumerate(played(steps, every(steps))) for n in started}
+    at = {n: i for i, started in enumerate(run_rounds(steps, names_of(steps))) for n in started}
     for step in steps:
         mates = [
             s
@@ -116,7 +116,7 @@ def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
     steps = order_update(plan)
     positions = {role.name: role.position for role in plan.roles}
     by_name = {step.name: step for step in steps}
-    for started in played(steps, every(steps)):
+    for started in run_rounds(steps, names_of(steps)):
         stages: dict[str, set[int]] = {}
         for name in started:
             step = by_name[name]
@@ -128,8 +128,8 @@ def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
 @given(PLANS)
 def test_waiting_lws_wait_for_changing_ones(plan: ServicePlan) -> None:
     steps = order_update(plan)
-    first = choose_next_lws(steps, every(steps), (), ())
-    again = choose_next_lws(steps, every(steps) - set(first), first, ())
+    first = choose_next_lws(steps, names_of(steps), (), ())
+    again = choose_next_lws(steps, names_of(steps) - set(first), first, ())
     by_name = {step.name: step for step in steps}
     started = {by_name[name].unit for name in first}
     assert all(by_name[name].limit is None or by_name[name].unit in started for name in again), (
@@ -149,7 +149,7 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
     if rollout.parallel_limit == 1 and plan.rollout.role_order is RoleOrder.TOGETHER:
         firsts = [
             int(by_name[started[0]].unit)
-            for started in played(steps, every(steps))
+            for started in run_rounds(steps, names_of(steps))
             if by_name[started[0]].is_required
         ]
         assert firsts == sorted(firsts, reverse=True)
@@ -173,15 +173,15 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
 )
 def test_update_steps_of_one_role(manifest: Any, rounds: Rounds) -> None:
     steps = order_update(plan_of(manifest))
-    result = played(steps, every(steps))
+    result = run_rounds(steps, names_of(steps))
     assert [[name.rpartition("-")[2] for name in started] for started in result] == rounds
 
 
 def test_unavailable_lws_does_not_wait_for_its_stage() -> None:
     plan = plan_of(prefill_decode({}, {}, rollout={"roleOrder": "Sequential"}))
     steps = order_update(plan)
-    started = choose_next_lws(steps, every(steps), (), every(steps))
-    assert set(started) == every(steps)
+    started = choose_next_lws(steps, names_of(steps), (), names_of(steps))
+    assert set(started) == names_of(steps)
 
 
 def test_required_ordinals_are_the_lowest() -> None:

@@ -394,7 +394,7 @@ def started_from(plan: ServicePlan, before: dict[str, Version | None]) -> Update
     return UpdateState(lws, plan.wait.timeout, awaits, Stage.RUNNING)
 
 
-def played(state: UpdateState, *observations: Observation) -> tuple[UpdateState, list[Action]]:
+def run_steps(state: UpdateState, *observations: Observation) -> tuple[UpdateState, list[Action]]:
     actions: list[Action] = []
     for observation in observations:
         state, more = advance(state, observation)
@@ -413,17 +413,17 @@ def snapshots(**available: bool) -> dict[str, Snapshot]:
 
 def test_resumed_replica_counts_as_down_until_listed() -> None:
     failures = [ListReturned(at, None, "no answer") for at in (1, 2, 3)]
-    state, actions = played(
+    state, actions = run_steps(
         started(NEW, OLD), UpdateStarted(0), *failures, PulumiAnswered(4, {ONE: NEW})
     )
     assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
     up = {ONE: Snapshot(NEW, True, "b"), ZERO: Snapshot(OLD, True, "a")}
-    _, actions = played(state, ListReturned(5, up))
+    _, actions = run_steps(state, ListReturned(5, up))
     assert Register((ZERO,)) in actions
 
 
 def test_list_of_older_generation_is_ignored() -> None:
-    state, actions = played(
+    state, actions = run_steps(
         started(OLD, OLD),
         UpdateStarted(0),
         ListReturned(0, snapshots(one=True, zero=True)),
@@ -435,7 +435,7 @@ def test_list_of_older_generation_is_ignored() -> None:
 
 
 def test_repeated_answer_is_ignored() -> None:
-    state, _ = played(
+    state, _ = run_steps(
         started(OLD, OLD),
         UpdateStarted(0),
         ListReturned(0, snapshots(one=True, zero=True)),
@@ -445,26 +445,26 @@ def test_repeated_answer_is_ignored() -> None:
 
 
 def test_deadline_of_new_replicas_starts_when_all_exist() -> None:
-    state, _ = played(started(None, None), UpdateStarted(0), PulumiAnswered(1, {ONE: OLD}))
+    state, _ = run_steps(started(None, None), UpdateStarted(0), PulumiAnswered(1, {ONE: OLD}))
     assert state.wake_at is None, "nothing is listed before"
-    state, _ = played(state, PulumiAnswered(4000, {ZERO: OLD}))
+    state, _ = run_steps(state, PulumiAnswered(4000, {ZERO: OLD}))
     assert {lws.deadline for lws in state.lws.values()} == {4000 + 45 * 60}
 
 
 def test_new_replicas_share_deadline_with_gateways() -> None:
-    state, _ = played(started(None), UpdateStarted(0), PulumiAnswered(1, {ZERO: OLD}))
+    state, _ = run_steps(started(None), UpdateStarted(0), PulumiAnswered(1, {ZERO: OLD}))
     assert state.find_wait_deadline(100) == 1 + 45 * 60
 
 
 @pytest.mark.parametrize("after", [OLD, NEW])
 def test_deadline_of_gateways_starts_after_rolling_update(after: Version) -> None:
-    state, _ = played(started(OLD), UpdateStarted(0), PulumiAnswered(1, {ZERO: after}))
+    state, _ = run_steps(started(OLD), UpdateStarted(0), PulumiAnswered(1, {ZERO: after}))
     assert state.find_wait_deadline(5000) == 5000 + 45 * 60
 
 
 @pytest.mark.parametrize(("lists", "ends"), [(2, False), (3, True)])
 def test_first_list_is_attempted_three_times(lists: int, ends: bool) -> None:
-    _, actions = played(
+    _, actions = run_steps(
         started(OLD, OLD),
         UpdateStarted(0),
         *(ListReturned(at, None, "no answer") for at in range(lists)),
@@ -475,7 +475,7 @@ def test_first_list_is_attempted_three_times(lists: int, ends: bool) -> None:
 
 
 def test_repaired_replica_unblocks_update() -> None:
-    state, actions = played(
+    state, actions = run_steps(
         started(OLD, OLD, rollout={"partition": 1, "timeout": "10s"}),
         UpdateStarted(0),
         ListReturned(0, snapshots(one=True, zero=False)),
@@ -484,9 +484,9 @@ def test_repaired_replica_unblocks_update() -> None:
     )
     assert state.blocked_since is not None
     assert not any(isinstance(action, Fail) for action in actions)
-    _, actions = played(state, ListReturned(60, snapshots(one=True, zero=True)))
+    _, actions = run_steps(state, ListReturned(60, snapshots(one=True, zero=True)))
     assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
-    _, actions = played(state, ListReturned(60, snapshots(one=True, zero=False)))
+    _, actions = run_steps(state, ListReturned(60, snapshots(one=True, zero=False)))
     assert [action for action in actions if isinstance(action, Fail)]
 
 
@@ -504,25 +504,25 @@ def test_repaired_replica_unblocks_update() -> None:
 def test_only_broken_replica_changes_while_another_changes(
     zero: str, seconds: float, changes: bool, rollout: dict[str, object]
 ) -> None:
-    state, _ = played(
+    state, _ = run_steps(
         started(OLD, OLD, rollout=rollout),
         UpdateStarted(0),
         ListReturned(0, snapshots(one=True, zero=True)),
         PulumiAnswered(1, {ONE: NEW}),
     )
     live = {ONE: Snapshot(NEW, False, "b"), ZERO: Snapshot(OLD, False, zero)}
-    _, actions = played(state, ListReturned(2, live), ListReturned(2 + seconds, live))
+    _, actions = run_steps(state, ListReturned(2, live), ListReturned(2 + seconds, live))
     assert (Register((ZERO,)) in actions) is changes
 
 
 def test_unchanged_update_does_not_wait_for_replica_that_never_served() -> None:
     answers = [PulumiAnswered(1, {ONE: NEW}), PulumiAnswered(2, {ZERO: NEW})]
-    state, _ = played(started(NEW, NEW, wait={"level": "None"}), UpdateStarted(0), *answers)
+    state, _ = run_steps(started(NEW, NEW, wait={"level": "None"}), UpdateStarted(0), *answers)
     assert state.is_over
 
 
 def test_unavailable_replica_may_change_if_no_other_changes() -> None:
-    _, actions = played(
+    _, actions = run_steps(
         started(OLD, OLD), UpdateStarted(0), ListReturned(0, snapshots(one=True, zero=False))
     )
     assert [action for action in actions if isinstance(action, Register)] == [Register((ZERO,))]
@@ -534,7 +534,7 @@ def test_new_optional_replicas_wait_for_required_ones() -> None:
     plan = plan_of(service(role(replicas=2, **wide), schedulingStrategy=minimum))
     state = started_from(plan, {ZERO: OLD})
     live = {ZERO: Snapshot(OLD, True, "a")}
-    state, actions = played(
+    state, actions = run_steps(
         state, UpdateStarted(0), ListReturned(0, live), PulumiAnswered(1, {ZERO: NEW})
     )
     assert [action for action in actions if isinstance(action, Register)] == [Register((ZERO,))]
@@ -548,12 +548,12 @@ def test_interrupted_sequential_update_is_resumed() -> None:
     first, then = (lws_step.name for lws_step in order_update(plan))
     state = started_from(plan, {first: NEW, then: OLD})
     live = {first: Snapshot(NEW, False, "b"), then: Snapshot(OLD, True, "a")}
-    state, actions = played(
+    state, actions = run_steps(
         state, UpdateStarted(0), ListReturned(0, live), PulumiAnswered(1, {first: NEW})
     )
     assert [action for action in actions if isinstance(action, Register)] == [Register((first,))]
     live[first] = Snapshot(NEW, True, "b")
-    _, actions = played(state, ListReturned(2, live))
+    _, actions = run_steps(state, ListReturned(2, live))
     assert Register((then,)) in actions
 
 
@@ -565,7 +565,7 @@ def test_blocked_layout_per_role_message_shows_timeout_of_its_lws() -> None:
     up = {first: Snapshot(OLD, True, "a")}
     state = state.with_changes([last], phase=Phase.DONE)
     state = replace(state, has_list=True, stage=Stage.RUNNING)
-    _, actions = played(state, ListReturned(0, up), ListReturned(100, up))
+    _, actions = run_steps(state, ListReturned(0, up), ListReturned(100, up))
     (message,) = (action.message for action in actions if isinstance(action, Fail))
     assert message == (
         "for 2s (rollout.timeout 1s per replica) no replica of role inference was allowed to "

@@ -1,4 +1,4 @@
-"""An update over time: that of the state machine, in every strategy, and never longer than said."""
+"""Timelines have the steps of the state machine's updates, which take no longer than shown."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def three(**rollout: Any) -> ServicePlan:
     return plan_of(service(role("a", replicas=3), rollout={"timeout": "10m", **rollout}))
 
 
-def whole(**rollout: Any) -> ServicePlan:
+def per_role(**rollout: Any) -> ServicePlan:
     spec = {"rollout": {"timeout": "10m", **rollout}, "layout": "PerRole"}
     return plan_of(service(role("a", replicas=3), **spec))
 
@@ -86,13 +86,13 @@ def whole(**rollout: Any) -> ServicePlan:
         (three(strategy="Recreate"), [(0, "a-2 a-1 a-0", "a=0", 24), (10, "", "a=3", 24)]),
         (three(partition=2), [(0, "a-2", "a=2", 24), (10, "", "a=3", 24)]),
         # LeaderWorkerSet takes turns itself, and may take the timeout once for each replica.
-        (whole(), [(0, "a", "a=2", 24), (30, "", "a=3", 24)]),
-        (whole(maxSurge=1, maxUnavailable=0), [(0, "a", "a=3", 32), (40, "", "a=3", 24)]),
+        (per_role(), [(0, "a", "a=2", 24), (30, "", "a=3", 24)]),
+        (per_role(maxSurge=1, maxUnavailable=0), [(0, "a", "a=3", 32), (40, "", "a=3", 24)]),
         # The extra replica stays while a partition holds others back.
-        (whole(maxSurge=1, partition=2), [(0, "a", "a=2", 32), (40, "", "a=3", 32)]),
-        (whole(strategy="AllAtOnce", partition=2), [(0, "a", "a=2", 24), (30, "", "a=3", 24)]),
-        (whole(strategy="AllAtOnce"), [(0, "a", "a=0", 24), (30, "", "a=3", 24)]),
-        (whole(strategy="Recreate"), [(0, "a", "a=0", 24), (10, "", "a=3", 24)]),
+        (per_role(maxSurge=1, partition=2), [(0, "a", "a=2", 32), (40, "", "a=3", 32)]),
+        (per_role(strategy="AllAtOnce", partition=2), [(0, "a", "a=2", 24), (30, "", "a=3", 24)]),
+        (per_role(strategy="AllAtOnce"), [(0, "a", "a=0", 24), (30, "", "a=3", 24)]),
+        (per_role(strategy="Recreate"), [(0, "a", "a=0", 24), (10, "", "a=3", 24)]),
     ],
 )  # fmt: skip
 def test_timeline_of_one_role(plan: ServicePlan, expected: list[tuple[int, str, str, int]]) -> None:

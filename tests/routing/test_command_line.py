@@ -1,4 +1,4 @@
-"""What the command line says of a router."""
+"""Output of the command line about routers."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ def chat(to: str = "next", weight: int = 10, **more: Any) -> Manifest:
     return named("chat", httproute={**ROUTE, "split": shares}, **more)
 
 
-def other(by: str = "chat", name: str = "next", **more: Any) -> Manifest:
+def target(by: str = "chat", name: str = "next", **more: Any) -> Manifest:
     return named(name, httproute={"routedBy": by}, **more)
 
 
-def parked() -> Manifest:
-    manifest = other()
+def at_zero() -> Manifest:
+    manifest = target()
     manifest["spec"]["roles"][1]["replicas"] = 0
     return manifest
 
@@ -50,8 +50,8 @@ def to_pool(**more: Any) -> Manifest:
     return {**ROUTE, "rules": [{"backendRefs": [{**POOL, **more}]}]}
 
 
-def told(*manifests: Manifest) -> list[str]:
-    """Errors and warnings, each with the name of its service."""
+def check(*manifests: Manifest) -> list[str]:
+    """Return errors and warnings, each with the name of its service."""
     plans = plan_services([args for manifest in manifests for args in load(manifest)])
     return [
         f"{plan.service}: {finding}"
@@ -66,12 +66,12 @@ BY_HEADER = {**ROUTE, "rules": [{"matches": [{"headers": [{"name": "x-next", "va
 PLAIN = service(role(), metadata={"name": "next"})
 
 FINE: dict[str, list[Manifest]] = {
-    "both": [chat(), other()],
+    "both": [chat(), target()],
     "one alone": [chat()],
-    "the other alone": [other()],
-    "by backendRefs": [named("chat", httproute=to_pool()), other()],
+    "the other alone": [target()],
+    "by backendRefs": [named("chat", httproute=to_pool()), target()],
     "a route by a header beside it": [chat(), named("next", httproute=BY_HEADER)],
-    "scaled to zero and without requests": [chat(weight=0), parked()],
+    "scaled to zero and without requests": [chat(weight=0), at_zero()],
     "a route that takes over": [chat(weight=100), named("next", httproute=ROUTE)],
 }  # fmt: skip
 
@@ -99,10 +99,10 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
     "no router, and no request yet": (
         [chat(weight=0), PLAIN], f"chat: warning: {SPLIT}next has no InferencePool next-pool"),
     "no route": (
-        [service(role(), metadata={"name": "chat"}), other()],
+        [service(role(), metadata={"name": "chat"}), target()],
         f"next: warning: {BY}chat has no route: this service gets no requests"),
     "a slip back": (
-        [named("chat", httproute=ROUTE), other("chatt")],
+        [named("chat", httproute=ROUTE), target("chatt")],
         (f"next: warning: {BY}the input has no service chatt in namespace default: this service "
         "gets no requests unless the cluster has one; did you mean chat?"),
     ),
@@ -111,26 +111,26 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
 
 @each_row("case", FINE)
 def test_services_that_refer_to_each_other_have_no_finding(case: str) -> None:
-    assert told(*FINE[case]) == []
+    assert check(*FINE[case]) == []
 
 
 @each_row("case", WRONG)
 def test_missing_target_is_reported_once(case: str) -> None:
     manifests, wanted = WRONG[case]
     for order in (manifests, manifests[::-1]):
-        (finding,) = told(*order)
+        (finding,) = check(*order)
         assert finding.startswith(wanted)
 
 
 def test_split_conflicts_with_route_for_same_requests() -> None:
-    (finding,) = told(chat(), named("next", httproute=ROUTE))
+    (finding,) = check(chat(), named("next", httproute=ROUTE))
     assert "the older route receives them all" in finding
 
 
 def test_namespace_output_is_compared_by_identity(output: Any) -> None:
     one, two = output("a"), output("a")
-    assert told(chat(namespace=one), named("next", httproute=BY_HEADER, namespace=two)) == []
-    assert told(chat(namespace=one), named("next", httproute=BY_HEADER, namespace=one)) == []
+    assert check(chat(namespace=one), named("next", httproute=BY_HEADER, namespace=two)) == []
+    assert check(chat(namespace=one), named("next", httproute=BY_HEADER, namespace=one)) == []
 
 
 @pytest.mark.parametrize("form", ["one file", "several files", "a folder"])
@@ -156,7 +156,7 @@ def test_every_command_reports_split_to_service_without_pool(
 def test_rejected_service_may_be_the_split_target(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    rejected = other()
+    rejected = target()
     rejected["spec"]["roles"][0]["replicas"] = -1
     fine = named("x", httproute=BY_HEADER)
     (tmp_path / "f.yaml").write_text(yaml.safe_dump_all([chat(), fine, rejected]), encoding="utf-8")

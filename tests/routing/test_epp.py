@@ -1,4 +1,4 @@
-"""Which picker is planned, what it is told, and what speaks against it."""
+"""The endpoint picker's release, configuration and findings."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from fusioninfer_pulumi.plan.service_objects import render
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 INPUTS = sorted(path.stem for path in (FIXTURES / "inputs").glob("router-*.yaml"))
-#: What runs the pods has golden files of its own.
+#: Workloads have their own golden files.
 WORKLOADS = ("PodGroup", "LeaderWorkerSet")
 
 GATEWAYS: dict[str, dict[str, Any]] = {
@@ -117,7 +117,7 @@ DOCUMENTED = {
 DEVIATIONS_TEXT = Path(__file__).parents[2] / "docs" / "deviations.md"
 
 
-def both(name: str) -> tuple[Objects, Objects]:
+def load_objects(name: str) -> tuple[Objects, Objects]:
     """Return our objects and the document's, which deviations may change."""
     return copy.deepcopy(_both(name))
 
@@ -143,7 +143,7 @@ def comparable(objects: Objects) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("case", DOCUMENTED)
 def test_objects_match_document_except_listed_deviations(case: str) -> None:
-    ours, expected = both(case)
+    ours, expected = load_objects(case)
     for deviate in DEVIATIONS.values():
         deviate(expected, ours)
     assert comparable(ours) == comparable(expected)
@@ -154,7 +154,7 @@ def test_objects_match_document_except_listed_deviations(case: str) -> None:
 def test_listed_deviation_is_needed(name: str) -> None:
     differ = []
     for case in DOCUMENTED:
-        ours, expected = both(case)
+        ours, expected = load_objects(case)
         try:
             for other, deviate in DEVIATIONS.items():
                 if other != name:

@@ -73,16 +73,16 @@ def test_grant_needs_a_plain_namespace(output: Any) -> None:
 
 
 def test_picker_name_too_long_for_a_label_is_rejected() -> None:
-    def told(length: int, **fields: Any) -> list[str]:
+    def check_name(length: int, **fields: Any) -> list[str]:
         manifest = routed(role(replicas=0), **fields)
         manifest["metadata"]["name"] = "s" * length
         return problems(manifest)
 
-    assert not told(59)
-    (line,) = told(60)
+    assert not check_name(59)
+    (line,) = check_name(60)
     assert line.startswith("metadata.name: the name of endpoint picker ")
     assert line.endswith(
         "has 64 characters, at most 63 are allowed; shorten the name of the service or role by 1"
     )
-    assert not told(55, gateway={}, httproute=None)
-    assert "the name of Gateway" in told(56, gateway={}, httproute=None)[0]
+    assert not check_name(55, gateway={}, httproute=None)
+    assert "the name of Gateway" in check_name(56, gateway={}, httproute=None)[0]

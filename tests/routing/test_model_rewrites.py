@@ -1,4 +1,4 @@
-"""Names that clients ask for, and the models that answer: the object, what is rejected, shares."""
+"""Model rewrites: the rendered object, rejected values, and shares of requests."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def route(*rules: Any, **fields: Any) -> Manifest:
     return routed(httproute={**ROUTE, "rules": list(rules)}, **fields)
 
 
-def written(*rules: Any, **fields: Any) -> Any:
+def rendered_rules(*rules: Any, **fields: Any) -> Any:
     return only(route(*rules, **fields), "HTTPRoute")["spec"]["rules"]
 
 
@@ -89,15 +89,15 @@ RULES: dict[str, tuple[Manifest, Manifest]] = {
 def test_rule_defaults_to_the_pool(case: str) -> None:
     given_rule, expected = RULES[case]
     before = copy.deepcopy(given_rule)
-    assert written(given_rule) == [expected]
+    assert rendered_rules(given_rule) == [expected]
     assert given_rule == before, "what a user wrote is not changed"
 
 
 def test_route_for_gke_has_no_timeout() -> None:
     gke = {"implementation": "gke"}
-    assert written({}, gateway=gke) == [{"backendRefs": [POOL]}]
+    assert rendered_rules({}, gateway=gke) == [{"backendRefs": [POOL]}]
     limited = {"timeouts": {"request": "90s"}}
-    assert written(limited, gateway=gke) == [{**limited, "backendRefs": [POOL]}]
+    assert rendered_rules(limited, gateway=gke) == [{**limited, "backendRefs": [POOL]}]
 
 
 def test_route_without_gateway_is_a_warning() -> None:

@@ -1,4 +1,4 @@
-"""What does not fit Kubernetes' schemas is found, with the field and what it has to be."""
+"""Values that violate Kubernetes' schemas are reported with their field and its type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serving groups: copies of a whole topology, each with a gang of its own."""
+"""Serving groups: copies of all roles, each with its own gang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kueue gets of a service, and what it is not asked for."""
+"""Services that Kueue admits: queue labels, no gangs, and capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One LeaderWorkerSet for each role: its name, its gang, its rolling update, what is rejected."""
+"""One LeaderWorkerSet for each role: its name, its gang, its rolling update, and rejected names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def updating(manifest: Any, name: str = "svc-inference") -> Any:
     return spec_of(manifest, name)["rolloutStrategy"]["rollingUpdateConfiguration"]
 
 
-def of(rollout: Any, replicas: int = 4, **more: Any) -> Any:
+def updated(rollout: Any, replicas: int = 4, **more: Any) -> Any:
     return service(role(replicas=replicas, **more), rollout=rollout, **PER_ROLE)
 
 
@@ -100,7 +100,7 @@ def test_per_role_service_is_all_or_nothing_by_default() -> None:
     ],
 )
 def test_rolling_update_follows_rollout(rollout: Any, expected: Any) -> None:
-    assert tuple(updating(of(rollout)).values()) == expected
+    assert tuple(updating(updated(rollout)).values()) == expected
     # A role's own words come first.
     inner = service(role(replicas=4, rollout=rollout), rollout={"maxUnavailable": 3}, **PER_ROLE)
     if "maxUnavailable" in rollout:
@@ -112,7 +112,7 @@ def test_step_timeout_grows_with_the_replicas() -> None:
     rows = [({}, "2400s"), ({"maxUnavailable": 3, "maxSurge": 1}, "3000s"),
             ({"strategy": "AllAtOnce"}, "2400s"), ({"strategy": "Recreate"}, "10m")]  # fmt: skip
     for rollout, expected in rows:
-        (step,) = order_update(plan_of(of({"timeout": "10m", **rollout})))
+        (step,) = order_update(plan_of(updated({"timeout": "10m", **rollout})))
         assert (step.timeout, step.is_frozen) == (expected, False)
     assert multiply("1.5s", 3) == "5s"
     assert multiply("2000000h", 1000) == multiply("2500000h", 1000)

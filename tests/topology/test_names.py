@@ -40,7 +40,7 @@ def test_lws_name_collision_across_services_is_rejected() -> None:
 
 def test_only_replicas_that_exist_collide() -> None:
     first = service(role("b", replicas=1), name="a")
-    # Replica 1 of role b would be "a-b-1", which is the only set of role 1 of... no service here.
+    # Only replica 1 of role b could collide with names of service a-b, and it does not exist.
     assert collisions(first, service(role("c", replicas=0), name="a-b")) == [[], []]
 
 

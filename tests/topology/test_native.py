@@ -1,4 +1,4 @@
-"""What gangs of Kubernetes itself get of a service, and what they are not asked for."""
+"""Gangs of the Kubernetes scheduler: PodGroups, capacity, and changes between schedulers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 HARD = {"mode": "hard", "highestTierAllowed": 1}
 
 
-def tied(topology: Any, minimum: Any = None, **spec: Any) -> Manifest:
+def placed(topology: Any, minimum: Any = None, **spec: Any) -> Manifest:
     policy = {"networkTopology": topology}
     if minimum is not None:
         policy["minRoleReplicas"] = minimum
@@ -25,19 +25,19 @@ def pod_groups(manifest: Manifest) -> list[Manifest]:
 
 
 def test_group_policy_is_added_to_pod_group() -> None:
-    (spec,) = pod_groups(tied({"groupPolicy": HARD}))
+    (spec,) = pod_groups(placed({"groupPolicy": HARD}))
     assert spec["networkTopology"] == HARD
     assert "minTaskMember" in spec
 
 
 def test_every_serving_group_has_network_topology() -> None:
-    specs = pod_groups(tied({"groupPolicy": {"mode": "soft"}}, groups=2))
+    specs = pod_groups(placed({"groupPolicy": {"mode": "soft"}}, groups=2))
     assert [spec["networkTopology"] for spec in specs] == [{"mode": "soft"}] * 2
 
 
 @pytest.mark.parametrize("minimum", [None, {"decode": 1}])
 def test_role_policy_makes_each_replica_a_subgroup(minimum: Any) -> None:
-    (spec,) = pod_groups(tied({"rolePolicy": HARD}, minimum))
+    (spec,) = pod_groups(placed({"rolePolicy": HARD}, minimum))
     assert "minTaskMember" not in spec
     assert "networkTopology" not in spec
     prefill, decode = spec["subGroupPolicy"]
@@ -48,11 +48,11 @@ def test_role_policy_makes_each_replica_a_subgroup(minimum: Any) -> None:
 
 
 def test_hard_topology_mode_is_the_default_and_needs_a_tier() -> None:
-    assert pod_groups(tied({"groupPolicy": {"highestTierAllowed": 2}}))[0]["networkTopology"] == {
+    assert pod_groups(placed({"groupPolicy": {"highestTierAllowed": 2}}))[0]["networkTopology"] == {
         "mode": "hard",
         "highestTierAllowed": 2,
     }
-    (finding,) = problems(tied({"rolePolicy": {}}))
+    (finding,) = problems(placed({"rolePolicy": {}}))
     assert finding == (
         "schedulingStrategy.gangPolicy.networkTopology.rolePolicy.highestTierAllowed: is required "
         "for mode hard, because Volcano ignores the mode otherwise"
@@ -61,10 +61,10 @@ def test_hard_topology_mode_is_the_default_and_needs_a_tier() -> None:
 
 def test_empty_network_topology_is_a_warning() -> None:
     result = "networkTopology: has no effect: set groupPolicy or rolePolicy"
-    assert any(warning.endswith(result) for warning in warnings(tied({})))
+    assert any(warning.endswith(result) for warning in warnings(placed({})))
 
 
 def test_capacity_is_an_upper_bound_with_network_topology() -> None:
-    plan = plan_of(tied({"groupPolicy": HARD}))
+    plan = plan_of(placed({"groupPolicy": HARD}))
     assert [item.exact for item in compute_capacity_for_gpus(plan, [0])] == [False]
-    assert [item.exact for item in compute_capacity_for_gpus(plan_of(tied(None)), [0])] == [True]
+    assert [item.exact for item in compute_capacity_for_gpus(plan_of(placed(None)), [0])] == [True]

@@ -12,7 +12,7 @@ LOWEST = {"requiredReplicas": "LowestOrdinals"}
 INDEX = "fusioninfer.io/replica-index"
 
 
-def asking(minima: dict[str, int], **policy: Any) -> dict[str, Any]:
+def gang(minima: dict[str, int], **policy: Any) -> dict[str, Any]:
     return {"schedulingStrategy": {"gangPolicy": {"minRoleReplicas": minima, **policy}}}
 
 
@@ -27,8 +27,8 @@ def policies(manifest: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_lowest_ordinals_start_before_the_rest() -> None:
-    manifest = prefill_decode({"replicas": 2}, {"replicas": 5}, **asking({"decode": 2}, **LOWEST))
-    usual = prefill_decode({"replicas": 2}, {"replicas": 5}, **asking({"decode": 2}))
+    manifest = prefill_decode({"replicas": 2}, {"replicas": 5}, **gang({"decode": 2}, **LOWEST))
+    usual = prefill_decode({"replicas": 2}, {"replicas": 5}, **gang({"decode": 2}))
     prefill, decode = policies(usual)
     selector = {
         **decode["labelSelector"],
@@ -45,19 +45,19 @@ def test_lowest_ordinals_start_before_the_rest() -> None:
 
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_additional_replica_changes_no_pod_group(replicas: int) -> None:
-    def made(count: int) -> dict[str, Any]:
-        return pod_group(prefill_decode({}, {"replicas": count}, **asking({"decode": 2}, **LOWEST)))
+    def pod_group_of(count: int) -> dict[str, Any]:
+        return pod_group(prefill_decode({}, {"replicas": count}, **gang({"decode": 2}, **LOWEST)))
 
-    assert made(replicas) == made(replicas + 1)
+    assert pod_group_of(replicas) == pod_group_of(replicas + 1)
 
 
 def test_role_with_only_optional_replicas_has_no_required_ordinals() -> None:
-    manifest = prefill_decode({}, {"replicas": 2}, **asking({"decode": 0}, **LOWEST))
+    manifest = prefill_decode({}, {"replicas": 2}, **gang({"decode": 0}, **LOWEST))
     assert policies(manifest) == policies(
-        prefill_decode({}, {"replicas": 2}, **asking({"decode": 0}))
+        prefill_decode({}, {"replicas": 2}, **gang({"decode": 0}))
     )
 
 
 def test_plan_lists_required_replicas() -> None:
-    plan = plan_of(prefill_decode({}, {"replicas": 2}, **asking({"decode": 1}, **LOWEST)))
+    plan = plan_of(prefill_decode({}, {"replicas": 2}, **gang({"decode": 1}, **LOWEST)))
     assert "starts with 1 prefill + 1 decode (lowest ordinals)" in plan_text(plan)

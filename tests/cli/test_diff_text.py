@@ -125,7 +125,7 @@ def test_long_comment_counts_omitted_lines() -> None:
 
 @pytest.mark.slow
 def test_table_of_many_services_leaves_room_for_fields() -> None:
-    def own(number: int, size: int) -> Manifest:
+    def lws(number: int, size: int) -> Manifest:
         return {
             "apiVersion": "leaderworkerset.x-k8s.io/v1",
             "kind": "LeaderWorkerSet",
@@ -134,7 +134,7 @@ def test_table_of_many_services_leaves_room_for_fields() -> None:
         }
 
     difference = compare(
-        [own(number, 1) for number in range(1_200)], [own(number, 2) for number in range(1_200)]
+        [lws(number, 1) for number in range(1_200)], [lws(number, 2) for number in range(1_200)]
     )
     shown = to_markdown(difference)
     assert len(shown) <= 65_000

@@ -101,15 +101,15 @@ def with_junk(router: Manifest, path: tuple[Any, ...], junk: Any) -> Manifest:
     return broken
 
 
-def judged(manifest: Manifest) -> bool:
-    """Whether it was accepted; what is accepted can be written."""
+def is_accepted(manifest: Manifest) -> bool:
+    """Return whether a manifest is accepted; check that its objects are plain data."""
     try:
         (args,) = load(manifest)
         plan = plan_service(args)
         objects = render(plan)
     except InvalidServiceError as rejected:
         assert_one_line_errors(rejected.findings)
-        # What rejects a document never breaks on what remains of it either.
+        # The checks of a rejected document raise no other exception.
         assert problems(manifest)
         return False
     assert plan.routing is not None
@@ -128,14 +128,14 @@ PLACES = [(FULL, path) for path in places(FULL)] + [
 
 @pytest.mark.parametrize("router", [FULL, REFERENCED], ids=["managed", "referenced"])
 def test_invalid_pod_fields_are_left_to_the_api_server(router: Manifest) -> None:
-    assert judged(routed(**router))
+    assert is_accepted(routed(**router))
 
 
 @given(st.sampled_from(PLACES), st.sampled_from(JUNK))
 @examples(8)
 def test_junk_is_rejected_or_rendered(place: Any, junk: Any) -> None:
     router, path = place
-    judged(routed(**with_junk(router, path, junk)))
+    is_accepted(routed(**with_junk(router, path, junk)))
 
 
 @given(
@@ -151,4 +151,4 @@ def test_several_pieces_of_junk_are_rejected_or_rendered(
     for _ in range(pieces):
         path = chance.choice(list(places(router)))
         router = with_junk(router, path, chance.choice(JUNK))
-    judged(service(**router))
+    is_accepted(service(**router))

@@ -12,8 +12,8 @@ from samples import Manifest, is_plain_data, rendered
 
 from fusioninfer_pulumi.findings import InvalidServiceError
 
-#: What pydantic, and nobody who reads of a manifest, calls things.
-_FOREIGN = ("Input should", "function-", "constrained-", "[dict[", "Value error")
+#: Terms of pydantic, which no message may contain.
+_PYDANTIC = ("Input should", "function-", "constrained-", "[dict[", "Value error")
 
 
 @each_row("name", SERVICES)
@@ -40,4 +40,4 @@ def assert_one_line_errors(rejected: InvalidServiceError | None) -> None:
     lines = [] if rejected is None else str(rejected).splitlines()
     assert rejected is None or len(lines) == len(rejected.findings)
     assert all(line.isprintable() for line in lines)
-    assert not [line for line in lines if any(word in line for word in _FOREIGN)]
+    assert not [line for line in lines if any(word in line for word in _PYDANTIC)]

@@ -1,4 +1,4 @@
-"""Alerts and dashboards: what they read has the labels of the monitors, and every alert a page."""
+"""Alerts and dashboards: their queries use labels of the monitors; each alert is documented."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def serving(name: str = "inference", **more: Any) -> Manifest:
     return role(name, **{"template": template(container(ports=[PORT], resources=limits)), **more})
 
 
-def seen(*roles: Manifest, monitoring: Manifest | None = None, **more: Any) -> Manifest:
-    """A service with a router whose metrics are on."""
+def monitored(*roles: Manifest, monitoring: Manifest | None = None, **more: Any) -> Manifest:
+    """Return a monitored service with a router whose metrics are enabled."""
     manifest = routed(
         *(roles or (serving(replicas=3),)), endpointPicker={"metrics": "Authenticated"}
     )
@@ -64,7 +64,7 @@ def expressions(board: Manifest) -> Iterator[str]:
 
 def test_every_alert_has_a_section_of_its_page() -> None:
     sections = set(re.findall(r"^### (\w+)$", PAGE, re.MULTILINE))
-    result = rules(seen())
+    result = rules(monitored())
     assert {alert for alert, _ in result} == sections
     for (alert, _), rule in result.items():
         assert rule["annotations"]["runbook_url"].endswith(f"docs/alerts.md#{alert.lower()}")
@@ -96,7 +96,7 @@ def test_documented_monitoring_fields_take_effect() -> None:
 def test_replicas_that_an_autoscaler_may_remove_are_not_missing(
     more: Manifest, least: int | None
 ) -> None:
-    result = rules(seen(serving(**more), layout="PerRole"))
+    result = rules(monitored(serving(**more), layout="PerRole"))
     missing = result.get(("FusionInferReplicasMissing", "inference"))
     assert (missing is None) == (("FusionInferNoReplica", "inference") not in result)
     assert (missing is None) == (least is None)
@@ -105,14 +105,14 @@ def test_replicas_that_an_autoscaler_may_remove_are_not_missing(
 
 
 def test_alert_labels_are_prometheus_labels() -> None:
-    result = rules(seen(monitoring={"alerts": {"labels": {"team": "search & ads: EU"}}}))
+    result = rules(monitored(monitoring={"alerts": {"labels": {"team": "search & ads: EU"}}}))
     assert {rule["labels"]["team"] for rule in result.values()} == {"search & ads: EU"}
-    (problem,) = problems(seen(monitoring={"alerts": {"labels": {"team-name": "a"}}}))
+    (problem,) = problems(monitored(monitoring={"alerts": {"labels": {"team-name": "a"}}}))
     assert "must be a Prometheus label name" in problem
 
 
 def test_partition_is_no_stalled_update() -> None:
-    result = rules(seen(rollout={"partition": 1, "timeout": "1h30m"}))
+    result = rules(monitored(rollout={"partition": 1, "timeout": "1h30m"}))
     assert ("FusionInferUpdateStalls", "inference") not in result
     missing = result["FusionInferReplicasMissing", "inference"]
     assert missing["for"] == "5400s"
@@ -134,7 +134,7 @@ def test_missing_replicas_are_counted_by_role() -> None:
 
 @pytest.mark.parametrize("kind", ["alerts", "dashboards"])
 def test_queries_read_labels_that_monitors_give(kind: str) -> None:
-    manifest = seen()
+    manifest = monitored()
     monitor = only(manifest, "PodMonitor")["spec"]
     value = {re.sub(r"\W", "_", label) for label in monitor["podTargetLabels"]}
     if kind == "alerts":
@@ -148,7 +148,7 @@ def test_queries_read_labels_that_monitors_give(kind: str) -> None:
 
 
 def test_dashboards_contain_namespace_and_service() -> None:
-    result = boards(seen())
+    result = boards(monitored())
     names = ("service", "replicas", "picker", "gateway")
     assert list(result) == [f"default.svc.{name}.json" for name in names]
     assert len({board["uid"] for board in result.values()}) == 4
@@ -177,7 +177,7 @@ def test_dashboards_contain_namespace_and_service() -> None:
 def test_gateway_dashboard_exists_if_it_may_be_envoy_gateway(
     implementation: str | None, *, has: bool
 ) -> None:
-    manifest = seen()
+    manifest = monitored()
     (fields,) = [item for item in manifest["spec"]["roles"] if item["componentType"] == "router"]
     if implementation is not None:
         fields["gateway"] = {**fields.get("gateway", {}), "implementation": implementation}
@@ -191,7 +191,7 @@ def test_gateway_dashboard_exists_if_it_may_be_envoy_gateway(
 
 
 def test_without_gpus_no_panel_divides_by_them() -> None:
-    manifest = seen(role(template=template(container(ports=[PORT]))))
+    manifest = monitored(role(template=template(container(ports=[PORT]))))
     titles = [panel["title"] for panel in boards(manifest)["default.svc.service.json"]["panels"]]
     assert "Tokens per second" in titles
     assert "Tokens per second and GPU" not in titles
@@ -199,7 +199,7 @@ def test_without_gpus_no_panel_divides_by_them() -> None:
 
 def test_namespace_output_has_one_error_that_names_the_fix() -> None:
     scaled = {"maxReplicas": 3, "target": "latency"}
-    manifest = seen(serving(autoscaling=scaled), layout="PerRole")
+    manifest = monitored(serving(autoscaling=scaled), layout="PerRole")
     manifest["metadata"]["namespace"] = UnknownOutput()
     (error,) = [text for text in problems(manifest) if "Output" in text]
     assert error.startswith(
@@ -221,7 +221,7 @@ def tool(name: str) -> Any:
     return module
 
 
-# The package warns of modules of its own.
+# The package warns about its own modules.
 @pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11")
 def test_dashboards_equal_the_tools_output() -> None:
