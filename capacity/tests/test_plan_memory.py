@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from capacity.tests.placing import LABEL, pool
+from fusioninfer_capacity.fit.roles import name_accelerator, parse_accelerator
+from fusioninfer_pulumi.api import NodePoolArgs
 from fusioninfer_pulumi.cli.main import main
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -144,3 +146,17 @@ def test_a_placed_role_has_the_accelerators_of_its_pool(
     )
     assert status == 0
     assert json.loads(out)[0]["roles"][0]["memory"]["accelerator"] == "H200"
+
+
+@pytest.mark.parametrize(
+    ("labels", "name"),
+    [
+        ({"nvidia.com/gpu.memory": "81920"}, "81920Mi"),
+        ({"nvidia.com/gpu.product": "NVIDIA-X9000", "nvidia.com/gpu.memory": "81920"}, "81920Mi"),
+        ({"nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.memory": "143771"}, "H200"),
+    ],
+)
+def test_pool_of_unknown_product_is_named_by_its_memory(labels: dict[str, str], name: str) -> None:
+    args = NodePoolArgs(name="a", nodes=1, accelerators=8, labels=labels)
+    assert name_accelerator(args) == name
+    assert parse_accelerator(name) is not None

@@ -152,6 +152,11 @@ def test_group_without_weight_above_0_is_rejected() -> None:
     assert any("at least one member needs a we" in line for line in errors)
 
 
+def test_group_members_of_one_name_are_rejected() -> None:
+    errors = reject(grouped("base", 90), grouped("base", 10))
+    assert any("is also the name of another service" in line for line in errors)
+
+
 @pytest.mark.parametrize(
     ("more", "field"),
     [

@@ -189,7 +189,6 @@ def test_timeout_is_left_out_and_retries_are_kept() -> None:
     assert result["retry"] == {"attempts": 2, "backoff": "100ms"}
     assert [item.split(": ")[2] for item in warn(*documents) if item.startswith("f#2")] == [
         "trafficPolicy.timeout",
-        "trafficPolicy.retry",
         "trafficPolicy.retry",  # a field of the Gateway API's experimental channel
     ]
 

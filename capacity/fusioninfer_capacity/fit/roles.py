@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fusioninfer_capacity.fit.accelerators import find_by_labels, find_by_name, from_memory
+from fusioninfer_capacity.fit.accelerators import (
+    MEMORY_LABEL,
+    find_by_labels,
+    find_by_name,
+    from_memory,
+)
 from fusioninfer_capacity.fit.architecture import UnknownArchitectureError
 from fusioninfer_capacity.fit.engines import SIZED_ENGINES, Accelerator, UnknownMemoryError
 from fusioninfer_capacity.fit.findings import check_fit
@@ -211,13 +216,13 @@ def _is_partitioned(container: Mapping[str, Any]) -> bool:
 
 
 def name_accelerator(pool: NodePoolArgs) -> str | None:
-    """Return the name of a pool's accelerators in the table, else their memory."""
+    """Return a text for `parse_accelerator`: the name of a pool's accelerators, or their memory."""
     accelerator = find_by_labels(pool.labels)
     for value in pool.device.attributes.values():
         accelerator = accelerator or find_by_name(value)
-    if (
-        accelerator is not None
-        and accelerator.name == (find_by_name(accelerator.name) or accelerator).name
-    ):
+    if accelerator is None:
+        return pool.device.memory
+    if find_by_name(accelerator.name) is not None:
         return accelerator.name
-    return pool.device.memory
+    # The label has the memory of an accelerator that is not in the table.
+    return pool.device.memory or f"{pool.labels[MEMORY_LABEL]}Mi"

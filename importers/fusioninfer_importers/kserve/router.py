@@ -322,7 +322,8 @@ def _make_group_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> l
     """
     namespace, name = builder.main.namespace, str(builder.main.name)
     members = groups.get((namespace, str(group.content)), ())
-    (own_member,) = [member for member in members if member.service == name]
+    # Another service of the same name is an error of its own.
+    own_member = next(member for member in members if member.service == name)
     peers = [member for member in members if member.models == own_member.models]
     other_services = [member.service for member in members if member not in peers]
     if other_services:

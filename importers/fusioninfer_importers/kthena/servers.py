@@ -26,7 +26,6 @@ from fusioninfer_pulumi.plugins.importers import (
 
 SERVED_MODEL_DIFFERS = Rule("served-model-differs")
 HEADER_TIMEOUT_LEFT_OUT = Rule("header-timeout-left-out")
-RETRY_EXPERIMENTAL = Rule("retry-experimental")
 
 ROUTER = "router"
 #: Scorers of Kthena's default configuration, without least-latency, which no endpoint picker has.
@@ -356,11 +355,5 @@ def check_traffic_policy(server: Server) -> None:
             at / "timeout",
             f"{policy.timeout} is ignored: Kthena's timeout covers only the wait for response "
             "headers, and a timeout of an HTTPRoute would cut streamed responses",
-        )
-    if policy.retry is not None and has_rules:
-        report.warning(
-            RETRY_EXPERIMENTAL,
-            at / "retry",
-            "is in the experimental channel of the Gateway API; the standard CRDs do not have it",
         )
     report.consume(at)
