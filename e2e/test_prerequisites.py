@@ -38,13 +38,13 @@ Check = Callable[..., list[str]]
 
 @pytest.fixture
 def check_prerequisites(bare: Cluster) -> Check:
-    def checking(service: ServicePlan) -> list[str]:
+    def check(service: ServicePlan) -> list[str]:
         api = KubernetesApi(str(bare.kubeconfig), None)
         namespaces = dict.fromkeys(("LeaderWorkerSet", "Volcano"), "default")
         live = LiveCluster(api, [service], product_namespaces=namespaces)
         return [str(finding) for finding in list_prerequisites(live)]
 
-    return checking
+    return check
 
 
 @pytest.mark.verifies("`plan --cluster` warns of a ResourceQuota that the API server then enforces")
