@@ -17,7 +17,7 @@ def make_devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
             {"name": f"gpu-{index}", "attributes": {"type": {"string": "gpu"}}}
             for index in range(count)
         ]
-        objects += read_objects("devices of a node", driver=driver, node=node, make_devices=gpus)
+        objects += read_objects("devices of a node", driver=driver, node=node, devices=gpus)
     return objects
 
 

@@ -77,7 +77,7 @@ def replace_pool(route: Object, port: int, addresses: Iterable[str]) -> list[Obj
         gateway_namespace=parent["namespace"],
         port=port,
         namespace=route["metadata"]["namespace"],
-        list_endpoints=[{"ip": {"address": address, "port": 8000}} for address in addresses],
+        endpoints=[{"ip": {"address": address, "port": 8000}} for address in addresses],
     )
     for rule in route["spec"]["rules"]:
         rule["backendRefs"] = [BACKEND_REFERENCE]
