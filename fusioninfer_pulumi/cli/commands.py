@@ -45,7 +45,7 @@ def plan(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
-    # Without errors of the placement, which do not stop `plan`, because the plans explain them.
+    # Errors of the placement do not stop `plan`, because the plans explain them.
     has_errors = any(source.has_severity(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
@@ -110,18 +110,19 @@ def _simulate_updates(
         sys.stderr.write("fusioninfer-pulumi plan: --update requires --output text or json\n")
         return None
     old = read_diff_side(options.update, options)
-    old_objects, *new_objects = [source.render() for source in (old, *sources)]
+    old_objects = old.render()
+    new_objects = [item for source in sources for item in source.render()]
     invalid = [
-        located
+        (origin, finding)
         for source in (old, *sources)
-        for located in source.findings
-        if located[1].severity is Severity.ERROR
+        for origin, finding in source.findings
+        if finding.severity is Severity.ERROR
     ]
     if invalid:
         report(invalid, old.texts)
         return None
     plans = old.plans, [plan for source in sources for plan in source.plans]
-    return simulate_updates(old_objects, [item for items in new_objects for item in items], plans)
+    return simulate_updates(old_objects, new_objects, plans)
 
 
 def dashboards(options: argparse.Namespace) -> int:
@@ -256,7 +257,7 @@ def rules(options: argparse.Namespace) -> int:
 
 def diff(options: argparse.Namespace) -> int:
     """Print the changes between two sources."""
-    from fusioninfer_pulumi.cli import diff as comparison
+    from fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown
     from fusioninfer_pulumi.cli.diff_sides import read_diff_sides
     from fusioninfer_pulumi.pods.credentials import mask_credentials
 
@@ -264,21 +265,22 @@ def diff(options: argparse.Namespace) -> int:
         sys.stderr.write("fusioninfer-pulumi diff: expected OLD NEW, or --base REF SOURCE\n")
         return 2
     sides = read_diff_sides(options)
-    objects = [source.render() for source in (sides.old, sides.new)]
+    old_objects, new_objects = sides.old.render(), sides.new.render()
     if _report_findings(options, [sides.old, sides.new], decisive=sides.decisive):
         return 2
     if not options.show_secrets:
         # Each mask contains a hash of the value, so a changed credential is shown as a difference.
-        objects = [mask_credentials(items, mark_secret) for items in objects]
+        old_objects = mask_credentials(old_objects, mark_secret)
+        new_objects = mask_credentials(new_objects, mark_secret)
     plans = sides.old.plans, sides.new.plans
-    difference = comparison.compare(*objects, plans=plans)
-    caches = _describe_cache_changes(sides.old.plans, sides.new.plans)
-    notes = [*sides.notes, *difference.notes, *caches]
-    difference = remove_marks(difference._replace(notes=tuple(notes)))
+    difference = compare(old_objects, new_objects, plans=plans)
+    cache_notes = _describe_cache_changes(*plans)
+    notes = (*sides.notes, *difference.notes, *cache_notes)
+    difference = remove_marks(difference._replace(notes=notes))
     if options.output == "json":
-        print_json(comparison.to_json(difference))
+        print_json(to_json(difference))
     elif options.output == "markdown":
-        sys.stdout.write(comparison.to_markdown(difference))
+        sys.stdout.write(to_markdown(difference))
     elif difference:
         from fusioninfer_pulumi.cli.diff.terminal_text import print_diff
         from fusioninfer_pulumi.cli.terminal import open_console
@@ -289,27 +291,28 @@ def diff(options: argparse.Namespace) -> int:
 
 
 def _describe_cache_changes(
-    old: Iterable[ServicePlan] | None, new: Iterable[ServicePlan] | None
+    old: Iterable[ServicePlan], new: Iterable[ServicePlan]
 ) -> Iterator[str]:
     """Describe how the KV cache sizes of roles change, if both sides have an estimate."""
-    before = {plan.service: plan.memory for plan in old or ()}
-    for plan in new or ():
-        for role, memory in before.get(plan.service, {}).items():
-            change = memory.describe_change(plan.memory[role]) if role in plan.memory else None
-            if change is not None:
-                yield f"{role}: {change}"
+    old_memory = {plan.service: plan.memory for plan in old}
+    for plan in new:
+        for role, memory in old_memory.get(plan.service, {}).items():
+            if role in plan.memory:
+                change = memory.describe_change(plan.memory[role])
+                if change is not None:
+                    yield f"{role}: {change}"
 
 
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:
     """Place the services of manifests if `--inventory` is set; Pulumi projects get an error.
 
-    Returns the placement, None without `--inventory` or if nothing could be placed.
+    Returns the placement; None if `--inventory` is not set or nothing could be placed.
     """
     if options.inventory is not None:
         from fusioninfer_pulumi.cli.read_sources import place_source
 
         results = [place_source(item, options.inventory, options.previous) for item in sources]
-        return results[0]  # that of the manifests, if there are any
+        return results[0]  # manifests are the first source; a project is never placed
     if options.previous is not None:
         message = "--previous has no effect without --inventory"
         sources[0].add(options.previous, error(OPTION_OUT_OF_PLACE, (), message))
@@ -329,14 +332,15 @@ def _report_findings(
     Args:
         options: The command line.
         sources: The sources whose findings are printed.
-        decisive: The sources whose findings can stop the command, by default all.
+        decisive: The sources whose findings can stop the command; all of `sources` by default.
         quiet: Whether to print nothing unless the command stops.
         output: The format, as for `report`.
     """
     decisive = sources if decisive is None else decisive
     if options.stack is not None and not any(source.is_project for source in sources):
         message = "--stack has no effect, because no source is a Pulumi project"
-        decisive[-1].add(decisive[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
+        last_source = decisive[-1]
+        last_source.add(last_source.name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored_rules = frozenset(options.ignore)
     for source in sources:
         source.ignore(ignored_rules)

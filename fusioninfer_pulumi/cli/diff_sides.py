@@ -17,7 +17,7 @@ from fusioninfer_pulumi.cli.read_sources import (
     is_project,
     read_diff_side,
 )
-from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, errors, one_line
+from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, one_line
 from fusioninfer_pulumi.loading.file_set import SUFFIXES, list_manifest_files
 
 
@@ -65,7 +65,7 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
 
 
 def _is_empty(path: Path) -> bool:
-    """Return whether a path has no file, project or manifest."""
+    """Return whether a path does not exist, or is a folder without a project or manifest."""
     if not path.is_dir():
         return not os.path.lexists(path)
     return not (is_project(path) or list_manifest_files(path))
@@ -104,7 +104,9 @@ def _downgrade_errors(old: Source) -> tuple[str, ...]:
 
 def _downgrade(located: tuple[Origin, Finding]) -> tuple[Origin, Finding]:
     origin, finding = located
-    return origin, replace(finding, severity=Severity.WARNING) if errors([finding]) else finding
+    if finding.severity is Severity.ERROR:
+        finding = replace(finding, severity=Severity.WARNING)
+    return origin, finding
 
 
 class _RevisionError(Exception):
@@ -118,8 +120,9 @@ def _check_out(source_path: str, revision: str) -> Iterator[Path]:
     All files are checked out, because a project's program may read files outside its folder.
     """
     path = Path(source_path).absolute()
-    # A link belongs to the repository that contains it, not to its target's repository.
-    folder = path if path.is_dir() and not path.is_symlink() else path.parent
+    # A link belongs to the repository that contains the link, not to its target's repository.
+    is_folder = path.is_dir() and not path.is_symlink()
+    folder = path if is_folder else path.parent
     while not folder.exists():
         folder = folder.parent
     top = _git(folder, "rev-parse", "--show-toplevel")
@@ -137,8 +140,10 @@ def _check_out(source_path: str, revision: str) -> Iterator[Path]:
         prefix = f"--prefix={tree}{os.sep}"
         _git(Path(top), "checkout-index", "--all", "--quiet", prefix, index=index)
         old_path = tree / inside
-        entries = old_path.iterdir() if old_path.is_dir() else ()
-        for entry in (old_path, *(path for path in entries if path.suffix in SUFFIXES)):
+        read_paths = [old_path]
+        if old_path.is_dir():
+            read_paths += [entry for entry in old_path.iterdir() if entry.suffix in SUFFIXES]
+        for entry in read_paths:
             if not Path(os.path.realpath(entry)).is_relative_to(tree):
                 name = entry.relative_to(tree)
                 raise _RevisionError(f"{name} is a link to a path outside the repository")
@@ -149,7 +154,7 @@ def _git(folder: Path, *arguments: str, index: Path | None = None) -> str:
     command = ["git", "-C", str(folder), *arguments]
     environment = None if index is None else {**os.environ, "GIT_INDEX_FILE": str(index)}
     try:
-        # No shell reads the command, so the revision needs no quoting.
+        # No shell reads the command, so the revision needs no quotes.
         result = subprocess.run(  # noqa: S603  # see above
             command, capture_output=True, check=False, env=environment
         )

@@ -31,7 +31,7 @@ def report(
     with_lines = [(line_finder.add_line(origin, item.location), item) for origin, item in findings]
     if output == "text":
         sys.stderr.writelines(
-            # Findings about a field show its line, others the number of the document.
+            # A finding about a field shows the field's line, any other the document's number.
             f"{format_finding_line(with_line if finding.location else origin, finding)}\n"
             for (origin, finding), (with_line, _) in zip(findings, with_lines, strict=True)
         )
@@ -71,7 +71,7 @@ def finding_to_json(finding: Finding, **position: Any) -> dict[str, Any]:
 
 
 def _find_file_and_line(origin: Origin, finding: Finding) -> tuple[str, int | None]:
-    """Return file and line; for a failed program those of the user's last stack frame."""
+    """Return file and line; for a failed program, of the last stack frame in the user's files."""
     path, folder = Path(origin.file), Path.cwd()
     file = str(path.relative_to(folder)) if path.is_relative_to(folder) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
@@ -90,7 +90,9 @@ def _format_workflow_command(file: str, line: int | None, finding: Finding) -> s
 
 
 def _escape(text: str, extra: str = "") -> str:
-    return "".join(f"%{ord(c):02X}" if c in f"%\r\n{extra}" else c for c in text)
+    """Return a text with `%`, line breaks and `extra` characters as `%0A`."""
+    special = f"%\r\n{extra}"
+    return "".join(f"%{ord(letter):02X}" if letter in special else letter for letter in text)
 
 
 class LineFinder:
@@ -116,7 +118,9 @@ class LineFinder:
 def _find_document_line(node: Any, item: int | None, location: Location) -> int:
     """Return the line of a field; `item` is the index of its manifest in a List."""
     if item is not None and (items := _find_entry(node, "items")):
-        _, node = _find_entry(items[1], item) or (None, node)
+        _, list_node = items
+        if entry := _find_entry(list_node, item):
+            _, node = entry
     if location and _find_entry(node, location[0]) is None:
         location = ("spec", *location)  # fields of services are located without `spec`
     return find_line(node, location)
@@ -129,12 +133,13 @@ def find_line(node: Any, location: Location) -> int:
         entry = _find_entry(node, part)
         if entry is None:
             break
-        line, node = entry[0].start_mark.line, entry[1]
+        key_node, node = entry
+        line = key_node.start_mark.line
     return int(line) + 1
 
 
 def _find_entry(node: Any, part: str | int) -> tuple[Any, Any] | None:
-    """Return the key node and the value node at a key or an index."""
+    """Return the nodes of a mapping's key and value; for a list, the item's node twice."""
     if isinstance(node, yaml.MappingNode):
         return next((pair for pair in node.value if pair[0].value == str(part)), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):

@@ -81,8 +81,9 @@ def _option(metavar: str, help_text: str, **parameters: Any) -> dict[str, Any]:
 
 
 def _output(*choices: str, help_text: str = "") -> _Arguments:
-    help_text = f"{help_text}default: {choices[0]}"
-    return {"--output": {"choices": choices, "default": choices[0], "help": help_text}}
+    default = choices[0]
+    help_text += f"default: {default}"
+    return {"--output": {"choices": choices, "default": default, "help": help_text}}
 
 
 _READ_OPTIONS: _Arguments = {
@@ -107,10 +108,10 @@ _READ_OPTIONS: _Arguments = {
     ),
     "--verbose": _flag("also print findings of severity info"),
 }
-_SOURCE = (
+_SOURCE_HELP = (
     "a manifest file, a folder of them, `-` for standard input, or the folder of a Pulumi project"
 )
-_SOURCES: _Arguments = {**_READ_OPTIONS, "sources": _option("SOURCE", _SOURCE, nargs="+")}
+_SOURCES: _Arguments = {**_READ_OPTIONS, "sources": _option("SOURCE", _SOURCE_HELP, nargs="+")}
 _PLACEMENT_OPTIONS: _Arguments = {
     "--inventory": _option(
         "POOLS", "place all services on the node pools of this NodePoolInventory"
@@ -120,7 +121,6 @@ _PLACEMENT_OPTIONS: _Arguments = {
         "the current placement: JSON output of an earlier `place` or `plan --inventory`",
     ),
 }
-_CONTEXT_HELP = "kubeconfig context to use; implies"
 
 
 class _Command(NamedTuple):
@@ -146,7 +146,7 @@ _COMMANDS = {
             "--cluster": _flag(
                 "check quotas, the gang backend and referenced objects in the cluster"
             ),
-            "--context": _option("NAME", f"{_CONTEXT_HELP} --cluster"),
+            "--context": _option("NAME", "kubeconfig context to use; implies --cluster"),
             "--update": _option(
                 "OLD",
                 "simulate the update from this source or file of rendered objects: restarts, "
@@ -187,7 +187,7 @@ _COMMANDS = {
                 "also dry-run the objects and pods on the API server, and run all checks of "
                 "`plan --cluster`"
             ),
-            "--context": _option("NAME", f"{_CONTEXT_HELP} --server"),
+            "--context": _option("NAME", "kubeconfig context to use; implies --server"),
             **_PLACEMENT_OPTIONS,
         },
         (
@@ -276,8 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: The command line without the program's name. By default it is `sys.argv`, and
-            the process exits with the status instead of returning it.
+        arguments: The command line without the program's name. If it is None, `main` runs the
+            command line of the process, and ends the process with the status.
 
     Returns:
         0 for success (`diff`: no difference), 1 if `diff` found a difference, 2 for invalid input
@@ -337,7 +337,7 @@ def _discard_output() -> None:
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Build the parser; only `command` gets its arguments, or all commands if it is None."""
+    """Build the parser; other commands than `command` get no arguments, unless it is None."""
     top = argparse.ArgumentParser(
         prog="fusioninfer-pulumi",
         description="Plan, check and render LLM inference services. No cluster is needed.",
@@ -354,14 +354,14 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             epilog="\n".join(["examples:", *lines]) if lines else None,
         )
-        if command not in (name, None):
-            continue
+        if command is not None and command != name:
+            continue  # adding all arguments would take longer than parsing them
         if name == "size":
             _add_size_arguments(parser)
         capacity_group = parser.add_mutually_exclusive_group() if name == "plan" else parser
-        for argument, options in arguments.items():
+        for argument, parameters in arguments.items():
             group = capacity_group if argument in ("--gpus", "--nodes") else parser
-            group.add_argument(argument, **options)
+            group.add_argument(argument, **parameters)
     return top
 
 

@@ -1,7 +1,7 @@
 """The command `init`, which writes a Pulumi project, and the files of `templates/`.
 
-A project installs the version of this package that wrote it: the installed tag, else the commit,
-else the folder, wheel or index on this machine (PEP 610, `direct_url.json`).
+A project installs the version of this package that wrote the project: the installed git tag or
+commit, otherwise the folder, wheel or version from an index (PEP 610, `direct_url.json`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def format_release_tag(version: str) -> str | None:
 RELEASE_TAG = format_release_tag(__version__)
 #: Packages that a project installs, with the URL fragments of their folders in the repository.
 _PACKAGES = {"fusioninfer-pulumi": "", "fusioninfer-capacity": "#subdirectory=capacity"}
-# Without a version Pulumi uses the latest tag; 0.0.0 is the default branch.
+# Pulumi reads the version 0.0.0 as the default branch, and no version as the latest tag.
 _DEFAULT_BRANCH = "0.0.0"
 
 
@@ -110,12 +110,10 @@ class NewProject:
     """The contents of a new project.
 
     Attributes:
-        name: Name of the project.
-        description: Description of the project.
-        defaults: Defaults of its configuration: model, accelerator, replicas.
+        defaults: Defaults of the project's configuration: model, accelerator, replicas.
         gpus: GPUs of each pod, None to let the library choose.
         prefill_decode: Whether prefill and decode are separate roles.
-        is_template: Whether it is a template, for which `pulumi new` asks for the configuration.
+        is_template: Whether the project is a template: `pulumi new` asks for its configuration.
         installation: How the project installs this package.
     """
 
@@ -128,7 +126,7 @@ class NewProject:
     installation: Installation = field(default_factory=read_installation)
 
     def render_files(self, language: str) -> dict[str, str]:
-        """Return the texts of its files by name."""
+        """Return the texts of the project's files by name."""
         return self._render_python() if language == "python" else self._render_yaml()
 
     def _render_python(self) -> dict[str, str]:
@@ -196,18 +194,14 @@ class NewProject:
             }
             description = f"{_TEMPLATE_DESCRIPTION}, in {language}"
             return {"template": {"description": description, "config": questions}}
-        return {
-            "config": {
-                key: {"type": "integer", "default": value}
-                if isinstance(value, int)
-                else {"default": value}
-                for key, value in self.defaults.items()
-            }
-        }
+        config: dict[str, dict[str, Any]] = {}
+        for key, value in self.defaults.items():
+            config[key] = {"type": "integer"} if isinstance(value, int) else {}
+            config[key]["default"] = value
+        return {"config": config}
 
 
 def _quote(value: str | int) -> str:
-    """Return a literal for Python."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -228,10 +222,10 @@ TEMPLATE = NewProject(
 def init(options: argparse.Namespace) -> int:
     """Write a project into a folder; none of its files may exist."""
     model = options.model.removeprefix("hf://")
-    name = _NOT_IN_NAMES.sub("-", model.rpartition("/")[2].lower()).strip("-")[:40].strip("-")
-    folder = Path(options.directory or name or "llm")
+    model_name = _to_name(model.rpartition("/")[2])[:40].strip("-")
+    folder = Path(options.directory or model_name or "llm")
     project = NewProject(
-        name=_NOT_IN_NAMES.sub("-", folder.resolve().name.lower()).strip("-") or "llm",
+        name=_to_name(folder.resolve().name) or "llm",
         description=f"Serves {model}",
         defaults={"model": model, "accelerator": options.accelerator, "replicas": _REPLICAS},
         gpus=options.gpus,
@@ -259,8 +253,11 @@ def init(options: argparse.Namespace) -> int:
     return 0
 
 
+def _to_name(text: str) -> str:
+    return _NOT_IN_NAMES.sub("-", text.lower()).strip("-")
+
+
 def _check_service(options: argparse.Namespace) -> list[Finding]:
-    """Return errors and warnings about the project's service."""
     arguments: dict[str, Any] = {} if options.gpus is None else {"gpus": options.gpus}
     if options.prefill_decode:
         arguments |= {"prefill_replicas": 1, "router": {"gateway": {}, "httproute": {}}}

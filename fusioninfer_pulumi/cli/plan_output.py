@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.api.role import ComponentType
@@ -20,7 +21,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 if TYPE_CHECKING:
     from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline
 
-# If a role has more replicas, they share one box.
+# The replicas of a role with more replicas than this share one box.
 _MAX_REPLICA_BOXES = 4
 
 
@@ -85,11 +86,11 @@ def describe_request_path(plan: ServicePlan) -> list[str]:
     hops = ["no route"]
     if routing.route is not None:
         hosts = [str(plain(host)) for host in routing.route.hostnames or ()]
-        gateways = [
-            f"{_format_prefix(parent.namespace, namespace)}{parent.name}"
-            f"{'' if parent.section is None else f' ({parent.section})'}"
-            for parent in routing.parents
-        ]
+        gateways = []
+        for parent in routing.parents:
+            section = "" if parent.section is None else f" ({parent.section})"
+            prefix = _format_prefix(parent.namespace, namespace)
+            gateways.append(f"{prefix}{parent.name}{section}")
         hops = [
             ", ".join(hosts) or "any host",
             f"Gateway {', '.join(gateways)}" if gateways else "no Gateway",
@@ -160,7 +161,8 @@ def _draw_service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
     yield _draw_box(backend, last)
     if plan.routing is not None and plan.picker is not None:
         strategy = plan.routing.router.strategy
-        label = _format_label("endpoint picker", *(() if strategy is None else (strategy.value,)))
+        lines = ["endpoint picker"] if strategy is None else ["endpoint picker", strategy.value]
+        label = _format_label(*lines)
         yield f'{backend} -. chooses the pod .-> {prefix}picker("{label}")'
     has_gang = plan.gang is not None or plan.shape.local_queue is not None
     if has_gang:
@@ -178,9 +180,12 @@ def _draw_service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
 
 def _draw_arrows(plan: ServicePlan, backend: str, prefix: str) -> Iterator[str]:
     """Draw requests from `backend` (InferencePool or Service) to roles, and KV cache transfers."""
-    types, picker = plan.shape.entry_types, plan.picker
-    entry_roles = {role.name for role in plan.roles if role.component_type in types}
-    entry_roles = entry_roles if picker is None else set(picker.pool.roles)
+    picker = plan.picker
+    if picker is None:
+        types = plan.shape.entry_types
+        entry_roles = {role.name for role in plan.roles if role.component_type in types}
+    else:
+        entry_roles = set(picker.pool.roles)
     boxes = {
         f"{prefix}role{number}": role for number, role in enumerate(plan.roles) if role.replicas
     }
@@ -192,8 +197,8 @@ def _draw_arrows(plan: ServicePlan, backend: str, prefix: str) -> Iterator[str]:
     for box, role in boxes.items():
         if role.name in entry_roles and not (is_disaggregated and box in prefillers):
             yield f"{backend} --> {box}"
-    for decoder in decoders if is_disaggregated else ():
-        for prefiller in prefillers:
+    if is_disaggregated:
+        for decoder, prefiller in product(decoders, prefillers):
             # The decoder's sidecar sends the prompt to a prefill pod, then fetches its KV cache.
             yield f"{decoder} -. prompt .-> {prefiller}"
             yield f"{prefiller} == KV cache ==> {decoder}"
@@ -224,7 +229,7 @@ def _draw_box(box: str, *lines: str) -> str:
 
 
 def _format_label(*lines: str) -> str:
-    # A browser would drop `<unknown>`, because it looks like a tag.
+    # A browser would drop `<unknown>` as an HTML tag.
     text = "\n".join(one_line(line).replace(UNKNOWN, UNKNOWN.strip("<>")) for line in lines)
     escaped = text.replace("#", "#35;").replace('"', "#quot;")
     return escaped.replace("<", "#lt;").replace(">", "#gt;").replace("\n", "<br/>")

@@ -96,16 +96,17 @@ def print_placement(plans: Sequence[ServicePlan], placement: PlacementResult, fi
 
 
 def print_plan(screen: Console, view: PlanView, *, is_only: bool = True) -> None:
-    """Print one service's plan; `is_only`: whether the output has no other service."""
+    """Print one service's plan; `is_only` is False if the plans of several services are printed."""
     plan = view.plan
     screen.print(_format_title(plan))
     blocks: list[list[Any]] = [[_make_role_table(plan)], [_make_fact_table(plan, view.objects)]]
     if plan.memory:
         blocks.append([_make_memory_table(plan)])
     if view.capacity:
-        hint = "only this service is counted; --inventory places all services together"
-        hints = [] if is_only else [Text(hint, "dim")]
-        blocks.append([_make_capacity_table(plan, view.capacity), *hints])
+        blocks.append([_make_capacity_table(plan, view.capacity)])
+        if not is_only:
+            hint = "only this service is counted; --inventory places all services together"
+            blocks[-1].append(Text(hint, "dim"))
     if view.placed_tables:
         blocks.append(list(view.placed_tables))
     if plan.findings:
@@ -148,8 +149,8 @@ def _make_memory_table(plan: ServicePlan) -> Table:
     rows = [(name, *memory.row()) for name, memory in plan.memory.items()]
     numbers = [
         title
-        for title, cells in zip(titles, zip(*rows, strict=True), strict=True)
-        if any(cell[:1].isdigit() for cell in cells)
+        for column, title in enumerate(titles)
+        if any(row[column][:1].isdigit() for row in rows)
     ]
     table = make_table(titles, numbers=numbers)
     for row in rows:
@@ -199,7 +200,7 @@ def _make_fact_table(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) ->
 
 
 def _describe_engines(plan: ServicePlan) -> str:
-    """Describe the engines of generated containers, and who chose their releases."""
+    """Describe the engines of generated containers: `vLLM 0.11.0 (default)`."""
     roles_by_text: dict[str, list[str]] = {}
     for engine in plan.engines:
         origin = "default" if engine.is_default else "set by the user"
@@ -271,6 +272,6 @@ def _describe_requests(plan: ServicePlan, routing: Routing) -> str:
         ports = f"port {routing.backend['port']}"
     # Only the leader of a replica serves requests.
     counts = [f"{len(role.replicas)} {role.name}" for role in routing.served]
-    is_one_pod = len(counts) == 1 and counts[0].startswith("1 ")
-    pods = f"{' + '.join(counts)} {'pod' if is_one_pod else 'pods'}, {ports}"
-    return " -> ".join([*hops, pods])
+    is_one_pod = [len(role.replicas) for role in routing.served] == [1]
+    noun = "pod" if is_one_pod else "pods"
+    return " -> ".join([*hops, f"{' + '.join(counts)} {noun}, {ports}"])

@@ -27,7 +27,9 @@ def python_program(services: Sequence[InferenceServiceArgs]) -> str:
     statements = []
     for args, name in zip(services, names, strict=True):
         logical = name if names.count(name) == 1 else f"{args.namespace}-{name}"
-        fields = _list_fields(args, {"name"} if logical == name else set())
+        # The component's name is the default of the service's name.
+        excluded = {"name"} if logical == name else set[str]()
+        fields = _list_fields(args, excluded)
         call = _format_call(type(args), fields, imports, _INDENT)
         arguments = [("", _format_text(logical)), ("", call)]
         statements.append(_format_bracket(f"{_COMPONENT}(", arguments, ")", ""))
@@ -53,6 +55,7 @@ def _format_call(
     indent: str,
     key_width: int = 0,
 ) -> str:
+    """Return the constructor call of a model, and add the names that it uses to `imports`."""
     imports.add(kind.__name__)
     inner = indent + _INDENT
     parts = [

@@ -60,12 +60,12 @@ class Source:
 
     Attributes:
         name: Its name in messages: the paths on the command line.
-        documents: Its documents in order; unreadable ones come first.
+        documents: Its documents in order, after a document for each error from reading a file.
         remarks: Findings about the source as a whole, or about options.
         objects: Objects that a program registered or a file contains; None to render the plans.
             Secrets of a program are marked (`mark_secret`), unless they are shown.
-        encrypted: A stack's config values with ciphertexts, by key; None unless it is a project.
-        texts: The texts by file.
+        encrypted: A stack's config values with ciphertexts, by key; None for manifests.
+        texts: The texts of manifests, by file.
     """
 
     name: str
@@ -99,7 +99,9 @@ class Source:
     def ignore(self, rules: frozenset[str]) -> None:
         """Drop the warnings of these rules, and of rules that a service's annotation ignores."""
         self.documents = [_apply_ignored(document, rules) for document in self.documents]
-        self.remarks = [located for located in self.remarks if drop_ignored([located[1]], rules)]
+        self.remarks = [
+            (origin, finding) for origin, finding in self.remarks if drop_ignored([finding], rules)
+        ]
 
     def add(self, file: str, *findings: Finding) -> None:
         """Add findings about a file or an option."""
@@ -137,7 +139,7 @@ def _apply_ignored(document: LoadedDocument, rules: frozenset[str]) -> LoadedDoc
 
 
 def list_service_objects(source: Source, document: LoadedDocument) -> list[dict[str, Any]]:
-    """Return the objects of one service with masked secrets; of a program, only registered ones."""
+    """Return the objects of one service; for a program only registered objects, secrets masked."""
     from fusioninfer_pulumi.plan.service_objects import render
 
     assert document.plan is not None, "the caller has checked it"
@@ -195,7 +197,9 @@ def _read_manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> So
     parsed = [text for input_ in inputs for text in input_.texts]
     source = Source(", ".join(input_.name for input_ in inputs))
     source.documents = [
-        LoadedDocument(located[0], (located,)) for input_ in inputs for located in input_.unreadable
+        LoadedDocument(origin, ((origin, finding),))
+        for input_ in inputs
+        for origin, finding in input_.unreadable
     ]
     source.texts = {text.text.file: text.text.content for text in parsed}
     if parsed:
@@ -212,7 +216,9 @@ def read_diff_side(path: str, options: argparse.Namespace, name: str = "") -> So
     if input_.project is not None:
         return _run_project(input_, options)
     objects = None if input_.unreadable else _list_objects(input_.texts)
-    return _read_manifests([input_], options) if objects is None else Source(path, objects=objects)
+    if objects is None:
+        return _read_manifests([input_], options)
+    return Source(path, objects=objects)
 
 
 def _read_input(path: str, name: str = "") -> _Input:
@@ -223,7 +229,7 @@ def _read_input(path: str, name: str = "") -> _Input:
     input_ = _Input(name or (STDIN if path == "-" else path))
     with _collect_errors(input_.unreadable, input_.name):
         if path in ("", "-") or "\0" in path or not file.is_dir():
-            _read_text(input_, input_.name, path)
+            _read_text(input_, path, name=input_.name)
         elif is_project(file):
             input_.project = file
         else:
@@ -232,7 +238,8 @@ def _read_input(path: str, name: str = "") -> _Input:
                 message = f"no Pulumi.yaml and {NO_MANIFESTS}"
                 raise InvalidServiceError([error(EMPTY_INPUT, (), message)])
             for entry in files:
-                _read_text(input_, str(Path(input_.name, entry.name)), str(entry), input_.name)
+                name = str(Path(input_.name, entry.name))
+                _read_text(input_, str(entry), name=name, folder=input_.name)
     return input_
 
 
@@ -241,8 +248,8 @@ def is_project(folder: Path) -> bool:
     return any((folder / name).is_file() for name in PROJECT_FILES)
 
 
-def _read_text(input_: _Input, name: str, path: str, folder: str | None = None) -> None:
-    """Read a file or standard input; messages call it `name`."""
+def _read_text(input_: _Input, path: str, *, name: str, folder: str | None = None) -> None:
+    """Add the text of a file or of standard input; `name` is its name in messages."""
     with _collect_errors(input_.unreadable, name):
         if path == "-":
             if sys.stdin is None:
@@ -258,7 +265,7 @@ def _read_text(input_: _Input, name: str, path: str, folder: str | None = None) 
 
 @contextlib.contextmanager
 def _collect_errors(findings: list[tuple[Origin, Finding]], file: str) -> Iterator[None]:
-    """Add errors from reading a file to findings instead of raising them."""
+    """Add errors from reading a file to `findings` instead of raising them."""
     try:
         yield
     except InvalidServiceError as problem:
@@ -270,17 +277,16 @@ def _collect_errors(findings: list[tuple[Origin, Finding]], file: str) -> Iterat
 
 def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
     """Plan loaded documents, add them to a source, and check its services against each other."""
-    plans = [plan_service(document.args) for document in loaded if document.args is not None]
-    final_plans = iter(add_collision_findings(plans))
+    loaded_plans = [plan_service(document.args) for document in loaded if document.args is not None]
+    final_plans = iter(add_collision_findings(loaded_plans))
     source.documents += [
         document if document.args is None else document._replace(plan=next(final_plans))
         for document in loaded
     ]
     plans = source.plans
-    # An unknown name may belong to a service that could not be read.
+    # With errors, an unknown name may belong to a service that could not be read.
     complete = bool(plans) and not source.has_severity(Severity.ERROR)
-    targets = (check_targets(plan, plans, complete=complete) for plan in plans)
-    source.add_to_services(targets)
+    source.add_to_services(check_targets(plan, plans, complete=complete) for plan in plans)
 
 
 def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
@@ -347,7 +353,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
     try:
         return _place_documents(source, inventory, previous)
     finally:
-        # This warning says that there is no inventory.
+        # The warning says that no inventory was passed, which `plan_documents` cannot know.
         source.documents = [
             document.filter_findings(lambda finding: finding.rule != PLACEMENT_NOT_APPLIED.id)
             for document in source.documents
@@ -385,6 +391,6 @@ def _place_documents(
             for document in documents
         ],
     )
-    source.add(inventory, *placement.findings.get(-1, ()))  # those about all services
+    source.add(inventory, *placement.findings.get(-1, ()))  # -1: findings about all services
     source.add_to_services(placement.findings.get(index, ()) for index in range(len(services)))
     return placement

@@ -28,8 +28,8 @@ def open_console(file: TextIO) -> Iterator[Console]:
     if terminal.is_terminal:
         yield terminal
         return
-    plain = Console(file=(text := io.StringIO()), width=_PIPE_WIDTH, color_system=None, **VERBATIM)
-    yield plain
+    text = io.StringIO()
+    yield Console(file=text, width=_PIPE_WIDTH, color_system=None, **VERBATIM)
     # Tables pad every line with spaces, which pipes do not need.
     file.write("\n".join(line.rstrip() for line in text.getvalue().split("\n")))
 
@@ -69,6 +69,6 @@ def print_rule(rule: RuleEntry, file: TextIO) -> None:
     with open_console(file) as screen:
         screen.print(Text.assemble((rule.id, "bold"), f" ({severities}, {rule.area})"))
         screen.print(Padding.indent(rows, 2))
-    if not isinstance(rule.example, str):
+    if not isinstance(rule.example, str):  # a word: no manifest alone has the finding
         example = rule.example.get("text") or to_yaml(list_documents(rule.example))
         file.write(f"\n# Example input with this finding:\n{example}")

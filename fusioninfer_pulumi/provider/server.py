@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 PACKAGE_SCHEMA = "pulumi-package.json"
 #: The version as Semantic Versioning, which Pulumi requires: 0.3.0.dev0 is 0.3.0-dev.0.
 VERSION = __version__.replace(".dev", "-dev.")
-#: Outputs that have the name of an attribute of the Python component.
+#: Outputs of each component that are attributes of the Python component, with the same names.
 OUTPUTS: Mapping[type, tuple[str, ...]] = {
     InferenceService: ("name", "namespace", "endpoint", "status"),
     ServingPrerequisites: ("checked", "releases"),
@@ -53,7 +53,7 @@ OUTPUTS: Mapping[type, tuple[str, ...]] = {
 
 
 class ServiceOutputs(TypedDict):
-    """Outputs of `InferenceService` that replace objects and the plan of the Python component."""
+    """Outputs of `InferenceService` for its plan and objects, which are Python attributes."""
 
     plan: dict[str, Any]
     """The plan as `fusioninfer-pulumi plan --output json` prints it, except capacity, objects and
@@ -81,7 +81,7 @@ def read_package_schema() -> str:
 
 
 class Provider(pulumi.provider.Provider):
-    """Constructs the components; stateless, because Pulumi may construct several concurrently."""
+    """Constructs components; has no state, because Pulumi may construct several at a time."""
 
     def __init__(self) -> None:
         super().__init__(VERSION, read_package_schema())
@@ -155,7 +155,7 @@ def construct_component(
 
 
 def build_service_outputs(service: InferenceService) -> ServiceOutputs:
-    """Return the outputs that replace objects and the plan of the component."""
+    """Return the outputs for the plan and objects of the component."""
 
     def find_name(kind: str) -> str:
         return next(iter(service.object_names(kind)), "")
@@ -182,7 +182,7 @@ def _parse_services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
 
 
 def _convert_errors(output: Any, name: str) -> Any:
-    """Return an Output that raises property errors for errors of the given Output."""
+    """Return `output` with its errors converted to Pulumi's property errors."""
     if not is_output(output):
         return output
 

@@ -239,9 +239,7 @@ def _format_all_lines(change: FieldChange, limit: int) -> Iterator[str]:
 
 
 def _get_sign_and_value(change: FieldChange) -> tuple[str, Any]:
-    if change.kind == "added":
-        return "+", change.new
-    return "-", change.old
+    return ("+", change.new) if change.kind == "added" else ("-", change.old)
 
 
 def _split_lines(value: Any, limit: int) -> list[str]:

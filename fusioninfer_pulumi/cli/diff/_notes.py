@@ -159,7 +159,6 @@ def _warn_about_live_effects(edit: Edit, removed: Container[str]) -> Iterator[st
 
 
 def _is_less(size: Any, other: Any) -> bool:
-    """Return whether a quantity is less than another one; False if one is invalid."""
     try:
         return quantity.parse(size) < quantity.parse(other)
     except ValueError:
@@ -180,8 +179,7 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
     names_by_text: dict[str, list[str]] = {}
     for name in dict.fromkeys([*shares_before, *shares_after]):
         before, after = shares_before.get(name, {}), shares_after.get(name, {})
-        has_several_targets = len(before) > 1 or len(after) > 1
-        if before == after or not has_several_targets:
+        if before == after or max(len(before), len(after)) < 2:  # one target gets all requests
             continue
         text = ", ".join(
             f"{target} {before.get(target, 0):.3g} % -> {after.get(target, 0):.3g} %"
@@ -203,10 +201,9 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
 
 
 def _read_shares(kind: str, manifest: Manifest | None) -> dict[str, Mapping[str, float]]:
-    """Return the percentages of targets, by name.
+    """Return percentages of targets by model name (InferenceModelRewrite) or rule (HTTPRoute).
 
-    Each model name (InferenceModelRewrite) or rule (HTTPRoute) has percentages of its own. The name
-    is empty if the percentages apply to all requests. Objects of other kinds have none.
+    The name is empty if the percentages apply to all requests.
     """
     shares: dict[str, Mapping[str, float]] = {}
     if kind not in (REWRITE_KIND, "HTTPRoute"):
@@ -228,9 +225,7 @@ def _compute_percentages(targets: Iterable[Mapping[str, Any]], key: str) -> Mapp
     weights = {str(item.get(key)): item.get("weight", 1) for item in targets}
     numbers = {name: weight for name, weight in weights.items() if isinstance(weight, int)}
     total = sum(numbers.values())
-    if total == 0:
-        return {}
-    return {name: 100 * number / total for name, number in numbers.items()}
+    return {name: 100 * number / total for name, number in numbers.items()} if total else {}
 
 
 def _list_items(value: Any) -> list[Mapping[str, Any]]:

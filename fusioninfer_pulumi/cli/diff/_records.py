@@ -62,10 +62,6 @@ class RoleEffect(NamedTuple):
         role: Role, or the workload's name if it has no labels of this library.
         kind: Kind of the workloads that run the role.
         kept: Replicas that do not restart.
-        replicas: Number of replicas before and after.
-        restarts: Names of the replicas that restart.
-        added: Names of the new replicas.
-        removed: Names of the removed replicas.
         reason: Why replicas change; empty if no replica changes.
         held: Replicas of `kept` that `rollout.partition` excludes from a change of the template.
         restart_reason: The part of `reason` about restarts. If `partition lowered`, the replicas
@@ -89,13 +85,7 @@ class RoleEffect(NamedTuple):
 
 
 class EngineChange(NamedTuple):
-    """Arguments of a role's engine that its new release removes or gives another default.
-
-    Attributes:
-        release: The engine release before and after.
-        removed: Arguments that the new release no longer accepts.
-        defaults: Arguments with another default in the new release.
-    """
+    """Arguments of a role's engine that its new release removes or gives another default."""
 
     service: str
     namespace: str

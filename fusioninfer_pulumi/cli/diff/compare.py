@@ -85,9 +85,8 @@ class Comparison:
         self.new_plans = list(new_plans)
         self.new_steps = index_steps(self.new_plans)
         before = index_by_identity(old)
-        after, self.autoscaling_notes = _keep_autoscaled_replicas(
-            before, index_by_identity(new), self.new_steps
-        )
+        declared = index_by_identity(new)
+        after, self.autoscaling_notes = _keep_replicas(before, declared, self.new_steps)
         self.lws = select_lws(before), select_lws(after)
         self.old_services = _group_by_service(before)
         self.new_services = _group_by_service(after)
@@ -142,9 +141,7 @@ def find_mixed_revisions(comparison: Comparison, service: Service) -> list[str]:
     after = comparison.new_services.get(service, [])
     plans = (plan for plan in comparison.new_plans if plan.service == service.name)
     plan = next((plan for plan in plans if plan.namespace == service.namespace), None)
-    update = UpdateComparison(
-        before=read_engines(before), objects=after, plan=plan, objects_before=before
-    )
+    update = UpdateComparison(read_engines(before), after, plan, objects_before=before)
     return describe_mixed_revisions(update)
 
 
@@ -171,9 +168,7 @@ def _group_by_service(objects: Objects) -> dict[Service, list[Manifest]]:
     return services
 
 
-def _keep_autoscaled_replicas(
-    before: Objects, after: Objects, steps: Steps
-) -> tuple[Objects, list[str]]:
+def _keep_replicas(before: Objects, after: Objects, steps: Steps) -> tuple[Objects, list[str]]:
     """Return `after` with the old replicas of autoscaled roles, and a note for each such role."""
     updated = dict(after)
     notes: list[str] = []
@@ -186,13 +181,11 @@ def _keep_autoscaled_replicas(
         if old_count == new_count or is_recreated or find_immutable_change(key, old, new):
             continue  # a recreated LeaderWorkerSet starts with the replicas of the manifest
         updated[key] = {**new, "spec": {**new["spec"], "replicas": old_count}}
-        note = (
+        notes.append(
             f"role {get_role(key, new)} is autoscaled: `pulumi up` keeps its live replicas; "
             f"{old_count} -> {new_count} applies only to a new LeaderWorkerSet"
         )
-        if note not in notes:
-            notes.append(note)
-    return updated, notes
+    return updated, list(dict.fromkeys(notes))  # without duplicates
 
 
 def _find_edits(before: Objects, after: Objects) -> Iterator[Edit]:
@@ -209,14 +202,9 @@ def _find_edits(before: Objects, after: Objects) -> Iterator[Edit]:
         immutable_field = find_immutable_change(key, old, new)
         action: Action = "replaced" if immutable_field else "changed"
         visible = drop_explained_revision(fields, key.template_paths)
-        yield Edit(
-            key,
-            old=old,
-            new=new,
-            change=_build_change(key, new, action, visible),
-            restarts=bool(immutable_field) or needs_restart(key, old, new),
-            immutable_field=immutable_field,
-        )
+        change = _build_change(key, new, action, visible)
+        restarts = immutable_field is not None or needs_restart(key, old, new)
+        yield Edit(key, old, new, change, restarts, immutable_field)
     for key, old in before.items():
         if key not in after:
             yield Edit(key, old=old, new=None, change=_build_change(key, old, "removed"))
@@ -312,18 +300,13 @@ def _append_index(path: str, index: str | int) -> str:
 def _sum_pods_and_accelerators(
     lws: tuple[Objects, Objects], services: Iterable[Service]
 ) -> Iterator[ServiceTotals]:
-    """Yield the totals of each service that has LeaderWorkerSets."""
     old_sums, new_sums = (_sum_by_service(objects) for objects in lws)
     for service in services:
         if service in old_sums or service in new_sums:
             old_pods, old_accelerators = old_sums.get(service, (0, 0))
             new_pods, new_accelerators = new_sums.get(service, (0, 0))
-            yield ServiceTotals(
-                service=service.name,
-                namespace=service.namespace,
-                pods=Pair(old_pods, new_pods),
-                accelerators=Pair(old_accelerators, new_accelerators),
-            )
+            pods, accelerators = Pair(old_pods, new_pods), Pair(old_accelerators, new_accelerators)
+            yield ServiceTotals(service.name, service.namespace, pods, accelerators)
 
 
 def _sum_by_service(lws: Objects) -> dict[Service, tuple[int, int]]:

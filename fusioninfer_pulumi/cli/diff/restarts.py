@@ -45,14 +45,11 @@ _MAX_NAMES = 10_000
 
 @dataclass(frozen=True)
 class Edit:
-    """An object that differs.
+    """An object that differs; `old` is None for an added object, `new` for a removed object.
 
     Attributes:
-        old: The object before the change, None if it is added.
-        new: The object after the change, None if it is removed.
         change: The difference as it is printed.
-        restarts: Whether pods of the object restart. Replicas of a LeaderWorkerSet below its
-            partition do not.
+        restarts: Whether pods of the object restart, except pods that the partition keeps.
         immutable_field: A changed field that forces Pulumi to delete and create the object.
     """
 
@@ -123,12 +120,7 @@ def find_released_lws(
 
 @dataclass(frozen=True)
 class _ComparedLws:
-    """A LeaderWorkerSet of a changed service.
-
-    Attributes:
-        edit: The change of the LeaderWorkerSet, None if it is the same before and after.
-        is_released: Whether its replicas restart only because the partition is lowered.
-    """
+    """A LeaderWorkerSet of a changed service; `edit` is None if it is the same before and after."""
 
     key: Identity
     old: Manifest | None
@@ -181,7 +173,6 @@ class _ComparedLws:
 
     @property
     def restarts(self) -> list[str]:
-        """Names of the replicas that restart."""
         return self.names[self.first_restarting : min(self.counts)]
 
     @property
@@ -191,12 +182,10 @@ class _ComparedLws:
 
     @property
     def added(self) -> list[str]:
-        """Names of the replicas that run only after the change."""
         return self.names[self.counts.before : self.counts.after]
 
     @property
     def removed(self) -> list[str]:
-        """Names of the replicas that run only before the change."""
         return self.names[self.counts.after : self.counts.before]
 
 
@@ -280,9 +269,7 @@ def _describe_apps_effect(service: Service, edit: Edit) -> RoleEffect:
         namespace=service.namespace,
         role=get_role(edit.key, edit.new),
         kind=edit.key.kind,
-        replicas=Pair(
-            get_count(edit.old, "spec", "replicas"), get_count(edit.new, "spec", "replicas")
-        ),
+        replicas=Pair(*(get_count(side, "spec", "replicas") for side in (edit.old, edit.new))),
         restarts=(edit.key.name,),
         reason=edit.reason,
         restart_reason=edit.reason,
@@ -357,18 +344,13 @@ def _describe_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()
     parts: list[str] = []
     for change in changes:
         if change.path == f"{LWS_TEMPLATE}.size":
-            reason = f"nodes per replica {change.old or 1} -> {change.new or 1}"
-            if reason not in reasons:
-                reasons.append(reason)
+            reasons.append(f"nodes per replica {change.old or 1} -> {change.new or 1}")
         elif not (gangs and _is_gang_field(change)):
-            part = next(name for pattern, name in _PART_NAMES if pattern.search(change.path))
-            if part not in parts:
-                parts.append(part)
-    if len(parts) > 1 and "pod template" in parts:
-        parts.remove("pod template")
+            parts += [next(name for pattern, name in _PART_NAMES if pattern.search(change.path))]
+    specific_parts = [part for part in parts if part != "pod template"]
     if parts:
-        reasons.append(f"{', '.join(parts)} changed")
-    return ", ".join(reasons)
+        reasons.append(f"{', '.join(dict.fromkeys(specific_parts or parts))} changed")
+    return ", ".join(dict.fromkeys(reasons))
 
 
 def _is_gang_field(change: FieldChange) -> bool:

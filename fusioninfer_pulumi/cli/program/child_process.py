@@ -36,7 +36,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 PROGRAM_FAILED = Rule("program-failed")
 PROGRAM_MESSAGE = Rule("program-message")
 
-#: Timeout, after the program's end, of tasks that nothing awaits and of each unresolved Output.
+#: After the program's end, timeout of tasks that nothing awaits, and of each unresolved Output.
 _GRACE_SECONDS = 0.5
 _MAX_FRAMES = 8
 #: Shorter values are not masked, because they occur in many words. Pulumi has the same limit.
@@ -153,18 +153,19 @@ class _Executor(ThreadPoolExecutor):
 def _intercept_secrets(send: Callable[[str], None]) -> None:
     """Make `Output.secret` also send the texts and numbers in its argument, but no keys.
 
-    `pulumi.Config` passes secrets of the stack's config to `Output.secret`. Pulumi's command line
-    masks only these in the program's output.
+    `pulumi.Config` passes secrets of the stack's config to `Output.secret`. In the program's
+    output, Pulumi's command line masks only secrets of the config.
     """
     make_secret = Output.secret
 
     def send_texts(value: Any) -> None:
         if isinstance(value, (Mapping, list, tuple)):
-            for item in value.values() if isinstance(value, Mapping) else value:
+            items = value.values() if isinstance(value, Mapping) else value
+            for item in items:
                 send_texts(item)
         elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
             text = str(value)
-            # Errors may quote it as a literal.
+            # Error messages may contain the text as a literal of JSON or Python.
             for form in (text, json.dumps(text)[1:-1], repr(text)[1:-1], *text.splitlines()):
                 if len(form) >= _MIN_SECRET_LENGTH:
                     send(form)
@@ -172,7 +173,7 @@ def _intercept_secrets(send: Callable[[str], None]) -> None:
     def send_and_make_secret(value: Any) -> Output[Any]:
         send_texts(value)
         output = make_secret(value)
-        output.apply(send_texts)  # it may contain Outputs, whose values are known later
+        output.apply(send_texts)  # Outputs in the argument get their values later
         return output
 
     setattr(Output, "secret", staticmethod(send_and_make_secret))  # noqa: B010  # a method
@@ -185,7 +186,7 @@ def _explain_failure(problem: BaseException) -> Iterator[Finding]:
         prefix = "InvalidServiceError: "
         for title, finding in zip(problem.titles, problem.findings, strict=True):
             line = f"{prefix}{title}: {finding}" if title else f"{prefix}{finding}"
-            prefix = ""  # only the first line has it
+            prefix = ""  # only the first line has the prefix
             yield replace(finding, location=(), converted=(), message=line)
         return
     text = str(problem)
@@ -198,16 +199,18 @@ def _explain_failure(problem: BaseException) -> Iterator[Finding]:
 
 
 def _find_user_frames(problem: BaseException | None, root: Path) -> tuple[str, ...]:
-    """Return the last stack frames in the user's files, without code, which may contain a secret.
+    """Return the last stack frames in the user's files, such as `app.py:12 in build`.
 
-    If the exception has none, because an asyncio task lost them, its cause may have some.
+    Lines of code are left out, because they may contain a secret. If the exception has no frames
+    because an asyncio task lost them, the frames of its cause are returned.
     """
     while problem is not None:
-        frames = [
-            f"{path.relative_to(root)}:{line}" + ("" if name == "<module>" else f" in {name}")
-            for file, line, name, _ in traceback.extract_tb(problem.__traceback__)
-            if (path := Path(file)).is_relative_to(root) and "site-packages" not in path.parts
-        ]
+        frames = []
+        for file, line, name, _ in traceback.extract_tb(problem.__traceback__):
+            path = Path(file)
+            if path.is_relative_to(root) and "site-packages" not in path.parts:
+                function = "" if name == "<module>" else f" in {name}"
+                frames.append(f"{path.relative_to(root)}:{line}{function}")
         if frames:
             return tuple(frames[-_MAX_FRAMES:])
         problem = problem.__cause__ or problem.__context__

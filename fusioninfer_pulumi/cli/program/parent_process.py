@@ -71,7 +71,7 @@ def run_program(
             with contextlib.suppress(EOFError, pickle.UnpicklingError):
                 while True:
                     received.append(pickle.load(messages))  # noqa: S301  # our own process
-            # Each secret is a message of its own, because the child may end before it has a result.
+            # The child sends each secret at once, because it may end before it sends a `Recording`.
             secrets = [message for message in received if isinstance(message, str)]
             output.seek(0)
             if text := mask_secrets(output.read().decode("utf-8", "replace"), secrets):
@@ -100,9 +100,9 @@ def run_program(
 
 
 def _run_child(main: Callable[[], None], timeout: float) -> int | None:
-    """Run the child process, and return its exit status, None if it did not end in time.
+    """Run the child process and return its exit status; return None if it did not end in time.
 
-    Afterwards neither the process nor any process that it started is running.
+    Afterwards neither the child process nor any process that the program started is running.
     """
     context: Any = multiprocessing.get_context(_START_METHOD)
     process = context.Process(target=main)
@@ -110,12 +110,12 @@ def _run_child(main: Callable[[], None], timeout: float) -> int | None:
     deadline = time.monotonic() + timeout + _GRACE_SECONDS
     try:
         while process.exitcode is None and time.monotonic() < deadline:
-            # `join` also waits for processes that it forked, so it gets a short timeout.
+            # `join` also waits for processes that the program forked, so its timeout is short.
             process.join(_POLL_SECONDS)
         status: int | None = process.exitcode
         return status
     finally:
         process.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # the processes that it started
+            os.killpg(process.pid, signal.SIGKILL)  # the processes that the program started
         process.join()

@@ -25,9 +25,12 @@ PROJECT_FILES = ("Pulumi.yaml", "Pulumi.yml")
 #: Name of the stack if the project has none.
 _DEFAULT_STACK = "dev"
 
-#: The mapping in a YAML file, and the same mapping with all scalars as text, exactly as spelled:
-#: for Pulumi, `1.10` is not `1.1`.
-_YamlFile = tuple[dict[str, Any], dict[str, Any]]
+
+class _YamlFile(NamedTuple):
+    """The mapping in a YAML file, parsed (`1.1`) and with all scalars as spelled (`"1.10"`)."""
+
+    content: dict[str, Any]
+    spelled: dict[str, Any]
 
 
 class Project(NamedTuple):
@@ -35,13 +38,13 @@ class Project(NamedTuple):
 
     Attributes:
         root: The folder with `Pulumi.yaml`.
-        content: The content of `Pulumi.yaml`, which is also the program if that is in YAML.
+        content: The content of `Pulumi.yaml`, which also contains a program in YAML.
         program: The file to run.
         runtime: `python` or `yaml`.
         stack: The stack's short name.
         config: All config values as text, by full key, `project:key`.
-        encrypted: The values with ciphertexts, by full key.
-        findings: Warnings about the choice of the stack, and values that only Pulumi can read.
+        encrypted: The config values with ciphertexts, by full key.
+        findings: Warnings about the stack's choice, and about values that only Pulumi can read.
     """
 
     root: Path
@@ -55,21 +58,23 @@ class Project(NamedTuple):
 
 
 def load_project(folder: Path, stack: str | None) -> Project:
-    """Read the project in a folder, with a stack: by default the only one, otherwise `dev`.
+    """Read the project in a folder, and a stack: by default the only stack, otherwise `dev`.
 
-    Raises InvalidServiceError if it has no program to run, the stack does not exist, or a file is
-    invalid.
+    Raises InvalidServiceError if the project has no program to run, the stack does not exist, or a
+    file is invalid.
     """
     root = folder.resolve()
     path = next((root / name for name in PROJECT_FILES if (root / name).is_file()), None)
     if path is None:
         raise _make_error("no Pulumi.yaml in this directory")
     project_file = _read_file(path)
-    content = project_file[0]
-    name, runtime = content.get("name"), content.get("runtime")
+    content = project_file.content
+    name = content.get("name")
     if not isinstance(name, str) or not name:
         raise _make_error(f"{path.name}: name is missing")
-    runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
+    runtime = content.get("runtime")
+    if isinstance(runtime, dict):
+        runtime = runtime.get("name")
     if runtime not in ("python", "yaml"):
         raise _make_error(
             f"{path.name}: runtime is {runtime or 'missing'}, but only Python and YAML programs "
@@ -79,13 +84,14 @@ def load_project(folder: Path, stack: str | None) -> Project:
     if runtime == "yaml" and "main" in content:
         raise _make_error(f"{path.name}: main of a YAML program needs the Pulumi engine")
     main = Path(path.name if runtime == "yaml" else str(content.get("main") or "."))
-    main = main / "__main__.py" if (root / main).is_dir() else main
+    if (root / main).is_dir():
+        main = main / "__main__.py"
     if not (root / main).is_file():
         raise _make_error(f"{path.name}: {main} does not exist")
     stack_folder = root / str(content.get("stackConfigDir") or ".")
     stack, stack_path, findings = _choose_stack(stack_folder, stack)
-    stack_file = _read_file(stack_path) if stack_path else ({}, {})
-    if stack_file[0].get("environment"):
+    stack_file = _YamlFile({}, {}) if stack_path is None else _read_file(stack_path)
+    if stack_file.content.get("environment"):
         text = f"Pulumi.{stack}.yaml: environment is ignored, because only Pulumi can open it"
         findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
     config = dict(_list_defaults(project_file, name))
@@ -111,13 +117,14 @@ def _read_file(path: Path) -> _YamlFile:
         contents = list(parse_yaml(text)) or [{}]
     except (OSError, ValueError) as problem:  # not UTF-8, or not YAML
         raise _make_error(f"{path.name}: {problem}") from None
-    if len(contents) > 1 or not isinstance(contents[0], dict):
+    content = contents[0]
+    if len(contents) > 1 or not isinstance(content, dict):
         raise _make_error(f"{path.name}: must be one YAML mapping")
     for section in ("config", "resources", "variables", "outputs"):
-        if not isinstance(contents[0].get(section) or {}, dict):
+        if not isinstance(content.get(section) or {}, dict):
             raise _make_error(f"{path.name}: {section} must be a mapping")
     spelled = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # builds strings only
-    return contents[0], spelled or {}
+    return _YamlFile(content, spelled or {})
 
 
 def _choose_stack(folder: Path, stack: str | None) -> tuple[str, Path | None, list[Finding]]:
@@ -132,7 +139,8 @@ def _choose_stack(folder: Path, stack: str | None) -> tuple[str, Path | None, li
             raise _make_error(f"no stack {name}: Pulumi.{name}.yaml is missing (stacks: {names})")
         return name, stacks[name], []
     if len(stacks) == 1:
-        return *next(iter(stacks.items())), []
+        ((name, path),) = stacks.items()
+        return name, path, []
     choice = f"using {_DEFAULT_STACK}" if _DEFAULT_STACK in stacks else "running without config"
     text = f"no stack selected, {choice} (stacks: {names}); select one with --stack"
     findings = [warning(STACK_NOT_CHOSEN, (), text)] if stacks else []
@@ -141,14 +149,13 @@ def _choose_stack(folder: Path, stack: str | None) -> tuple[str, Path | None, li
 
 def _list_config(file: _YamlFile, project: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield the full key of each entry of `config`, its value, and the value as spelled."""
-    content, spelled = file
-    for key, value in (content.get("config") or {}).items():
+    for key, value in (file.content.get("config") or {}).items():
         full_key = key if ":" in str(key) else f"{project}:{key}"
-        yield full_key, value, spelled["config"].get(str(key))
+        yield full_key, value, file.spelled["config"].get(str(key))
 
 
 def _list_defaults(file: _YamlFile, project: str) -> Iterator[tuple[str, str]]:
-    """Yield the config values of `Pulumi.yaml`; a mapping declares a value, or only its type."""
+    """Yield the config values of `Pulumi.yaml`; a mapping may declare only a type, no value."""
     for key, value, spelled in _list_config(file, project):
         if not isinstance(value, dict):
             yield key, _to_text(value, spelled)

@@ -1,8 +1,8 @@
 """A stand-in for the Pulumi engine: records objects, and answers as in the first preview.
 
 It uses internals of the SDK: it subclasses MockMonitor, reads requests, replaces
-`runtime.invoke_output`, and sets `SETTINGS.callbacks`, because the SDK would otherwise open a gRPC
-server through which the engine calls transforms. `child_process.py` replaces `Output.secret`.
+`runtime.invoke_output`, and sets `SETTINGS.callbacks`. Without `SETTINGS.callbacks`, the SDK would
+open a gRPC server through which the engine calls transforms.
 `tests/cli/test_program_sdk.py` tests that these parts of the SDK exist.
 """
 
@@ -44,7 +44,7 @@ _Mask = Callable[[Any], Any]
 _STACK = "pulumi:pulumi:Stack"
 _PROVIDER = "pulumi:providers:kubernetes"
 _NOT_CALLED = "providers are not called, so its result is unknown or empty"
-#: Types that stand for other objects; as custom resources the provider expands them.
+#: Types of resources that the provider or the engine expands into several objects.
 _EXPANDED = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
 
 
@@ -59,7 +59,7 @@ class Recorder(MockMonitor, Mocks):
         objects: The objects by type token and name, in the order of their constructor calls.
         origins: File and line of each InferenceService, by logical name.
         messages: The program's warnings and errors, without duplicates.
-        unknown: What is unknown without Pulumi.
+        unknown: Sentences about results that are unknown without Pulumi.
     """
 
     def __init__(self, project: Project, *, show_secrets: bool) -> None:
@@ -71,7 +71,7 @@ class Recorder(MockMonitor, Mocks):
         self._project = project
         self._mask = _show if show_secrets else mark_secret
         self._functions: list[_Transform] = []  # all transforms; a callback's token is an index
-        # By URN, the transforms in the options of a resource and of its ancestors.
+        # The transforms in the options of a resource and of its ancestors, by URN.
         self._transforms: dict[str, list[_Transform]] = {}
         self._stack_transforms: list[_Transform] = []
 
@@ -103,14 +103,14 @@ class Recorder(MockMonitor, Mocks):
         return f"urn:pulumi:{get_stack()}::{get_project()}::{qualified}::{name}"
 
     async def RegisterResource(self, request: Any) -> Any:
-        """Register a resource; its outputs are its inputs, and everything else is unknown."""
+        """Register a resource; its outputs are its inputs, all other outputs are unknown."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == _STACK:
             return resource_pb2.RegisterResourceResponse(urn=urn)
         if urn in self._transforms:
             place = self._find_origin(request)
             raise RunError(f"Duplicate resource URN '{urn}'; try giving it a unique name ({place})")
-        # The engine's order: transforms of the resource, its ancestors, then the stack.
+        # As in the engine, transforms of the stack run last, after those of the ancestors.
         transforms = [self._functions[int(callback.token)] for callback in request.transforms]
         self._transforms[urn] = [*transforms, *self._transforms.get(request.parent, [])]
         properties = request.object
@@ -127,7 +127,7 @@ class Recorder(MockMonitor, Mocks):
         return args.resource_id, {}
 
     def ExistsResource(self, _request: object) -> None:
-        """Fail, because no provider is asked."""
+        """Fail, because only a provider knows whether a resource exists."""
         raise RunError("exists_resource needs the Pulumi engine; run `pulumi preview`")
 
     def call(self, args: MockCallArgs) -> Any:
@@ -206,12 +206,13 @@ class Recorder(MockMonitor, Mocks):
     def _find_origin(self, request: Any) -> Origin:
         """Return the file and line that declare a resource, as far as they are known."""
         root = self._project.root
-        file = Path(unquote(urlsplit(request.sourcePosition.uri).path))
-        line = request.sourcePosition.line
         if self._project.runtime == "yaml":
             file = self._project.program
             (program,) = parse_yaml_nodes(file.read_text(encoding="utf-8"))
             line = find_line(program, ("resources", request.name))
+        else:
+            file = Path(unquote(urlsplit(request.sourcePosition.uri).path))
+            line = request.sourcePosition.line
         file = file.relative_to(root) if file.is_relative_to(root) else file
         return Origin(str(file), line=line or None)
 
@@ -258,7 +259,8 @@ def _build_manifest(token: str, name: str, properties: Struct, mask: _Mask) -> d
     if kind == "Secret":
         # The SDK marks the mapping as a whole, which would hide the keys.
         for key in {"data", "stringData"} & fields.keys():
-            if isinstance(data := _to_python(properties[key], _show), dict):
+            data = _to_python(properties[key], _show)
+            if isinstance(data, dict):
                 fields[key] = {name: mask(value) for name, value in data.items()}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
@@ -274,7 +276,9 @@ def _to_python(value: Any, mask: _Mask) -> Any:
         if SIGNATURE not in value:
             return {key: _to_python(value[key], mask) for key in sorted(value)}
         # Without `value` it is an asset or a reference, which Kubernetes objects cannot contain.
-        plain = _to_python(value["value"], _show) if "value" in value else UNKNOWN
+        if "value" not in value:
+            return UNKNOWN
+        plain = _to_python(value["value"], _show)
         return UNKNOWN if plain == UNKNOWN else mask(plain)
     if isinstance(value, float) and value.is_integer():
         return int(value)

@@ -25,13 +25,13 @@ class Recording(NamedTuple):
 
     Attributes:
         findings: Errors, or warnings without duplicates: unknown values, messages of the program.
-        objects: The Kubernetes objects in the order in which the program constructed them, so after
-            the objects that they depend on. Each has `apiVersion`, `kind` and `metadata` (always a
-            mapping), then its other fields. All other keys are in alphabetical order, because the
-            SDK passes properties as a protobuf map, which has no order. Secrets are marked
+        objects: The Kubernetes objects in the order in which the program constructed them. Each has
+            `apiVersion`, `kind` and `metadata` (always a mapping), then its other fields. All other
+            keys are in alphabetical order, because the SDK passes properties as a protobuf map,
+            which has no order. Secrets are marked
             (`mark_secret`), so that they can be compared.
-        services: The InferenceService components, in the same order: plan, file (relative to the
-            project if it is inside, empty if unknown) and line.
+        services: The InferenceService components in the order of their construction: plan, line
+            and file (relative to the project if it is inside, empty if unknown).
         encrypted: The stack's config values with ciphertexts, by key.
     """
 
@@ -42,7 +42,7 @@ class Recording(NamedTuple):
 
 
 def mark_secret(value: Any) -> str:
-    """Return `<secret>` with a hash of a plain value in it, so that different values differ."""
+    """Return `<secret>` with a hash of the value in it, so that different values have two marks."""
     return f"<secret\0{hashlib.sha256(repr(value).encode()).hexdigest()}>"
 
 

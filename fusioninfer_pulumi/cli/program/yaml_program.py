@@ -67,7 +67,7 @@ class YamlProgram:
         return self._values[name]
 
     def _evaluate(self, value: Any) -> Any:
-        """Replace references in a value by what they refer to."""
+        """Return a value with the values of its references, such as `${llm.endpoint}`."""
         if isinstance(value, list):
             return [self._evaluate(item) for item in value]
         if isinstance(value, str):
@@ -81,7 +81,7 @@ class YamlProgram:
         return Output.secret(values[_MASKING_FUNCTION]) if _MASKING_FUNCTION in values else values
 
     def _interpolate(self, text: str) -> Any:
-        """Return a text with values in place of references; one reference alone keeps its type."""
+        """Return a text with values in place of references; if it is one reference, the value."""
         parts: list[Any] = [part for part in _REFERENCE.split(text) if part]
         parts = [self._resolve(part) if _REFERENCE.match(part) else part for part in parts]
         if len(parts) == 1:
@@ -93,13 +93,13 @@ class YamlProgram:
     def _resolve(self, reference: str) -> Any:
         if reference == "$${":
             return "${"
-        first, *steps = [
-            int(match[2]) if match[2] else match[1] or match[3]
-            for match in _STEP.finditer(reference[2:-1])
-        ] or [""]
-        value = self._get_value(str(first))
-        for step in steps:
-            value = _get_member(value, step)
+        steps: list[str | int] = []
+        for key, index, quoted_key in _STEP.findall(reference[2:-1]):
+            steps.append(int(index) if index else key or quoted_key)
+        name, *members = steps or [""]
+        value = self._get_value(str(name))
+        for member in members:
+            value = _get_member(value, member)
         return value
 
     def _register(self, name: str, resource: Any) -> pulumi.Resource:
@@ -108,7 +108,7 @@ class YamlProgram:
         if "get" in resource:
             raise RunError(f"resources.{name}: get {_NEEDS_ENGINE}")
         properties = self._evaluate(resource.get("properties") or {})
-        self._evaluate(resource.get("options"))  # registers the resources that it depends on
+        self._evaluate(resource.get("options"))  # registers the resources in `dependsOn`
         logical, token = str(resource.get("name", name)), str(resource["type"])
         token = _COMPONENTS.get(token, token)
         if token in _COMPONENTS.values():
@@ -116,7 +116,7 @@ class YamlProgram:
         return pulumi.CustomResource(token, logical, properties)
 
     def _read_config(self, name: str, entry: Any) -> Any:
-        """Return a config value with the type in its declaration."""
+        """Return a config value, parsed as the type that its declaration has."""
         declaration = entry if isinstance(entry, dict) else {"default": entry}
         full_key = name if ":" in name else f"{self._project.content['name']}:{name}"
         namespace, _, key = full_key.rpartition(":")
