@@ -199,7 +199,7 @@ def format_one_line(change: FieldChange, limit: int) -> str | None:
     if change.kind == "changed":
         return " -> ".join(_format_both(change, limit))
     sign, value = _get_sign_and_value(change)
-    return f"{sign} {_cut(_format_value(value), 0, limit)}"
+    return f"{sign} {cut(_format_value(value), limit)}"
 
 
 def format_lines(change: FieldChange, limit: int) -> list[str]:
@@ -223,13 +223,13 @@ def _format_all_lines(change: FieldChange, limit: int) -> Iterator[str]:
     if change.kind != "changed":
         sign, value = _get_sign_and_value(change)
         for line in _split_lines(value, limit):
-            yield f"{sign} {_cut(escape_unprintable(line), 0, limit)}".rstrip()
+            yield f"{sign} {cut(escape_unprintable(line), limit)}".rstrip()
     elif isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
         import difflib  # imported here, because most values have one line
 
         before, after = old.splitlines(), new.splitlines()
         for line in list(difflib.unified_diff(before, after, lineterm="", n=_CONTEXT_LINES))[2:]:
-            text = f"{line[0]} {_cut(escape_unprintable(line[1:]), 0, limit)}"
+            text = f"{line[0]} {cut(escape_unprintable(line[1:]), limit)}"
             yield line if line.startswith("@@") else text.rstrip()
         if before == after:
             yield "  only line endings differ"
@@ -265,7 +265,7 @@ def _format_both(change: FieldChange, limit: int) -> tuple[str, str]:
         pairs = enumerate(zip(old, new, strict=False))
         first_difference = next((index for index, (a, b) in pairs if a != b), limit)
         start = max(0, first_difference - min(_CONTEXT_CHARACTERS, limit // 3))
-    return _cut(old, start, limit), _cut(new, start, limit)
+    return cut(old, limit, start), cut(new, limit, start)
 
 
 def _format_value(value: Any) -> str:
@@ -277,7 +277,8 @@ def _format_json(value: Any) -> str:
     return escape_unprintable(json.dumps(value, ensure_ascii=False))
 
 
-def _cut(text: str, start: int, limit: int) -> str:
+def cut(text: str, limit: int, start: int = 0) -> str:
+    """Return at most `limit` characters of a text, from `start` if the whole text is longer."""
     if start and len(text) > limit:
         text = f"…{text[start:]}"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

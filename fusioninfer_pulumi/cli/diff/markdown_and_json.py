@@ -11,6 +11,7 @@ from fusioninfer_pulumi.cli.diff._formatting import (
     build_replica_table,
     build_total_rows,
     count_objects,
+    cut,
     escape_unprintable,
     format_lines,
     group_changes,
@@ -79,14 +80,14 @@ def _format_table(titles: list[str], rows: Iterable[list[str]]) -> Iterator[str]
 
 def _format_group(group: ChangeGroup) -> Iterator[str]:
     action = group.objects[0].action
-    line = f"{_SIGNS[action]} {_cut(escape_unprintable(group.title), _MAX_TEXT)}"
+    line = f"{_SIGNS[action]} {cut(escape_unprintable(group.title), _MAX_TEXT)}"
     if action == "changed":
         line += " @@"
     elif action == "replaced":
         line += ", replaced: deleted and recreated"
     yield line
     for change in group.fields:
-        yield f"  {_cut(escape_unprintable(change.path), _MAX_LINE)}:"
+        yield f"  {cut(escape_unprintable(change.path), _MAX_LINE)}:"
         yield from format_lines(change, _MAX_LINE)
 
 
@@ -103,13 +104,9 @@ def _truncate(lines: list[str], limit: int) -> Iterator[str]:
 
 def _escape(text: str) -> str:
     """Escape text for markdown and HTML; long text is cut, and ` -> ` becomes an arrow."""
-    with_arrows = _cut(escape_unprintable(text), _MAX_TEXT).replace(" -> ", " → ")
+    with_arrows = cut(escape_unprintable(text), _MAX_TEXT).replace(" -> ", " → ")
     html = with_arrows.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", html)
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def to_json(difference: Difference) -> dict[str, Any]:
