@@ -1,8 +1,8 @@
 """Writes an endpoint picker's EndpointPickerConfig and flags, and reads a user's configuration.
 
 The configuration is a file, not a Kubernetes object, so it has neither metadata nor spec. Scorers
-always get a weight, because GAIE v1.2.1 crashes if a scorer without one follows the picker plugin
-in a profile. Feature gates differ between releases; the only generated one is flow control's.
+always get a weight, because GAIE v1.2.1 crashes if a scorer without a weight follows the picker
+plugin (`max-score-picker`) in a profile.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ class PairAffinity:
 
     Attributes:
         label: Label whose value both pods should share: the serving group or the pair revision.
-        is_strict: Whether they must share it. If so, the endpoint picker first chooses a value for
-            which both prefill and decode pods are ready, at random, weighted by their number. If
-            not, it chooses the best decode pod, then prefers prefill pods with the same value.
-        selector: Labels of the serving pods whose values of `label` it considers; only if strict.
+        is_strict: Whether both pods must have the same value. If True, the endpoint picker first
+            chooses a value for which both prefill and decode pods are ready, at random, weighted by
+            the number of pods. If False, it chooses the best decode pod, then prefers prefill pods
+            with that pod's value.
+        selector: Labels of the serving pods to choose from; used only if `is_strict`.
     """
 
     label: str
@@ -54,13 +55,13 @@ class EppSettings:
     """The settings from which an endpoint picker's configuration is generated.
 
     Attributes:
-        scorers: Weights by scorer name (see `SCORERS`), None for the strategy's.
+        scorers: Weights by scorer name (see `SCORERS`), None for the strategy's weights.
         block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None if
-            unknown. Prefixes are compared in blocks of at least 64 tokens, except in families
-            configured in characters with prefix-cache as the only scorer.
+            unknown. Prompts are compared in blocks of at least 64 tokens; `_build_scorer_plugins`
+            has the exception.
         threshold: With `pd-disaggregation`: a prompt goes to a prefill pod if at least this many
-            characters are not in the decode pod's cache; 0 sends every prompt there. Characters
-            are the unit of `pd-profile-handler` in FusionInfer's design documents.
+            characters are not in the decode pod's cache; 0 sends every prompt to a prefill pod.
+            Characters are the unit of `pd-profile-handler` in FusionInfer's design documents.
         affinity: With `pd-disaggregation`: how the two pods are paired, None for any pair.
         flow_control: Whether the picker holds requests while no pod has capacity for them.
         engine_metrics: Names of the engines' load metrics, None if unknown.
@@ -97,7 +98,7 @@ SCORERS = {
     "prefix-cache": Scorer("prefix-cache-scorer", "longest shared prefix"),
     "kv-cache": Scorer("kv-cache-utilization-scorer", "most free KV cache"),
     "queue": Scorer("queue-scorer", "fewest waiting requests"),
-    # llm-d's load-aware-scorer: 0.5 for an empty queue, down to 0 at a threshold (128 waiting).
+    # A pod's score is 0.5 with an empty queue, and 0 with 128 or more waiting requests.
     "load": Scorer("load-aware-scorer", "least load"),
     "running": Scorer("running-requests-size-scorer", "fewest running requests"),
     "lora": Scorer("lora-affinity-scorer", "LoRA adapter loaded"),
@@ -109,9 +110,10 @@ SCORERS = {
 LOAD_SCORERS = ("kv-cache", "queue", "load", "running")
 # Upstream's default weights are 3 for the prefix and 2 for each kind of load (llm-d v0.10.0
 # defaults.go, GAIE v1.2.1 epp-config.yaml).
-_AFFINITY_WEIGHT, _LOAD_WEIGHTS = 3, {"kv-cache": 2, "queue": 2}
+_AFFINITY_WEIGHT = 3
+_LOAD_WEIGHTS = {"kv-cache": 2, "queue": 2}
 
-#: Scorers of each strategy, the main one first.
+#: Weights of each strategy's scorers, the main scorer first.
 STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
     Strategy.PREFIX_CACHE: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD_WEIGHTS},
     Strategy.KV_CACHE_UTILIZATION: {"kv-cache": 100},
@@ -152,10 +154,10 @@ _TOPOLOGY_FILTER_NAMES = {
     labels.PAIR_REVISION: "prefill-pods-of-the-pair-revision",
 }
 
-# Prompts are compared in blocks of 64 tokens (or the engine's, if larger), up to 131,072 tokens.
-# These are llm-d's defaults (v0.10.0 approximateprefix/plugin.go), which are also set for older
-# releases. Their autoTune would use the engine's block size, usually 16 tokens, and need four times
-# the entries for a prompt.
+# Prompts are compared in blocks of 64 tokens, or in the engine's blocks if these are larger, up to
+# 131,072 tokens. These are llm-d's defaults (v0.10.0 approximateprefix/plugin.go). They are also
+# generated for GAIE, whose autoTune would use the engine's block size, usually 16 tokens, and so
+# need four times the entries for a prompt.
 _BLOCK_TOKENS, _MAX_PREFIX_TOKENS = 64, 131_072
 _LRU_CAPACITY = 31250
 # The parameters of FusionInfer's router document. autoTune is on by default: it replaces the block
@@ -168,12 +170,14 @@ _DESIGN_DOCUMENT_PARAMETERS = {
 }
 
 _METRICS_EXTRACTOR = "core-metrics-extractor"
+#: Name of the engine's entry in the metrics extractor's parameters.
 _ENGINE_NAME = "of-the-service"
 _UTILIZATION_DETECTOR = "utilization-detector"
-# A pod's saturation is the larger of waiting requests / first threshold and KV cache usage / second
-# threshold; it is 1 while the pod's metrics are unknown. The picker holds requests at a mean of 1.
-# With these thresholds a pod reaches 1 only when its KV cache is full, and never much more, so the
-# mean is 1 only when no pod has capacity. GAIE v1.4.0 ignores a second threshold of 1.
+# A pod's saturation is the larger of waiting requests / queueDepthThreshold and KV cache usage /
+# kvCacheUtilThreshold; it is 1 while the pod's metrics are unknown. The picker holds requests while
+# the mean saturation of all pods is 1 or more. With these thresholds a pod reaches 1 only when its
+# KV cache is full, and hardly exceeds 1, so the mean is 1 only when no pod has capacity. GAIE
+# v1.4.0 ignores a kvCacheUtilThreshold of 1.
 _SATURATION = {"queueDepthThreshold": 1_000_000, "kvCacheUtilThreshold": 0.999}
 
 # Upstream's estimate, in the prefix index and in the decider.
@@ -182,13 +186,14 @@ _CHARACTERS_PER_TOKEN = 4
 
 def build_epp_config(family: EppFamily, settings: EppSettings) -> dict[str, Any]:
     """Return the configuration as data, with its keys in order."""
-    weights = {
-        SCORERS[name].plugin: int(weight) if float(weight).is_integer() else weight
-        for name, weight in _get_scorer_weights(settings).items()
-    }
-    scoring = [entry for name in weights for entry in _build_scorer_plugins(family, name, settings)]
+    scorer_plugins: Plugins = []
     references: Plugins = [{"pluginRef": _PICKER_PLUGIN}]
-    references += [{"pluginRef": name, "weight": weight} for name, weight in weights.items()]
+    for name, weight in _get_scorer_weights(settings).items():
+        plugin_type = SCORERS[name].plugin
+        scorer_plugins += _build_scorer_plugins(family, plugin_type, settings)
+        # Some families accept only integers.
+        yaml_weight = int(weight) if float(weight).is_integer() else weight
+        references.append({"pluginRef": plugin_type, "weight": yaml_weight})
     header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": EPP_CONFIG_KIND}
     load_plugins = _build_metrics_extractor(family, settings.engine_metrics)
     if settings.flow_control:
@@ -198,9 +203,8 @@ def build_epp_config(family: EppFamily, settings: EppSettings) -> dict[str, Any]
             # gateways have their own timeouts.
             header["flowControl"] = {"defaultRequestTTL": "0s"}
         if settings.service_levels is not None:
-            header.setdefault("flowControl", {}).update(
-                _build_flow_control_settings(settings.service_levels)
-            )
+            level_settings = _build_flow_control_settings(settings.service_levels)
+            header["flowControl"] = {**header.get("flowControl", {}), **level_settings}
             # Engine metrics are up to 50 ms old. Within that time the picker would send all waiting
             # requests to the pods, so it counts the requests that it has sent instead.
             concurrency = {"maxConcurrency": settings.service_levels.max_concurrency}
@@ -212,22 +216,23 @@ def build_epp_config(family: EppFamily, settings: EppSettings) -> dict[str, Any]
     if settings.strategy is not Strategy.PD_DISAGGREGATION:
         return {
             **header,
-            "plugins": [*load_plugins, *scoring, {"type": _PICKER_PLUGIN}],
+            "plugins": [*load_plugins, *scorer_plugins, {"type": _PICKER_PLUGIN}],
             "schedulingProfiles": [{"name": "default", "plugins": references}],
         }
-    # Profiles refer to the filter only, because the screener runs before them.
+    pairing_plugins = build_pairing_plugins(settings.affinity)
+    # Of the pairing plugins, only the topology filter runs in a profile.
     filters = [
         {"pluginRef": plugin["name"]}
-        for plugin in build_pairing_plugins(settings.affinity)
+        for plugin in pairing_plugins
         if plugin["type"] == _TOPOLOGY_FILTER
     ]
     return {
         **header,
         "plugins": [
             *load_plugins,
-            *build_pairing_plugins(settings.affinity),
+            *pairing_plugins,
             *_build_role_filters(),
-            *scoring,
+            *scorer_plugins,
             {"type": _PICKER_PLUGIN},
             *_build_pd_plugins(settings.threshold),
         ],
@@ -240,40 +245,39 @@ def build_epp_config(family: EppFamily, settings: EppSettings) -> dict[str, Any]
 
 
 def _build_flow_control_settings(levels: ServiceLevelsArgs) -> dict[str, Any]:
-    """Return flow control's settings; requests without a level get the same fairness policy."""
-    fair = {"fairnessPolicyRef": _FAIRNESS}
-    bands = [
-        {
-            "priority": level.priority,
-            **({} if level.max_queued is None else {"maxRequests": str(level.max_queued)}),
-            **fair,
-        }
-        for level in levels.levels
-    ]
-    return {
-        "defaultPriorityBand": {"priority": 0, **fair},
+    """Return flow control's settings; requests without a level have priority 0."""
+    bands = []
+    for level in levels.levels:
+        band: dict[str, Any] = {"priority": level.priority}
+        if level.max_queued is not None:
+            band["maxRequests"] = str(level.max_queued)
+        bands.append({**band, "fairnessPolicyRef": _FAIRNESS})
+    settings: dict[str, Any] = {
+        "defaultPriorityBand": {"priority": 0, "fairnessPolicyRef": _FAIRNESS},
         "priorityBands": bands,
         "saturationDetector": {"pluginRef": _CONCURRENCY},
-        **({"enableEviction": True} if levels.evict else {}),
     }
+    if levels.evict:
+        settings["enableEviction"] = True
+    return settings
 
 
 def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
     """Return whether an endpoint picker can be configured to read these metrics."""
-    return metrics in (VLLM_METRICS, family.engine_metrics) or bool(
-        family.has_plugin(_METRICS_EXTRACTOR) or build_metric_flags(family, metrics)
-    )
+    if metrics in (VLLM_METRICS, family.engine_metrics) or family.has_plugin(_METRICS_EXTRACTOR):
+        return True
+    return bool(build_metric_flags(family, metrics))
 
 
 def _build_metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> Plugins:
-    """Return the plugin that reads an engine's metrics, none if vLLM's defaults suffice.
+    """Return the plugin that reads an engine's metrics; empty if it is absent or not needed.
 
-    The engine's entry is new (`_ENGINE_NAME`), because the picker's own entry for SGLang also uses
-    the page size, which is 1 by default, as the block size of the prefix index.
+    By default pickers read vLLM's metrics. The engine's entry has a new name (`_ENGINE_NAME`),
+    because the picker's entry for SGLang also uses the page size, which is 1 by default, as the
+    block size of the prefix index.
     """
-    if metrics in (None, VLLM_METRICS) or not family.has_plugin(_METRICS_EXTRACTOR):
+    if metrics is None or metrics == VLLM_METRICS or not family.has_plugin(_METRICS_EXTRACTOR):
         return []
-    assert metrics is not None
     specs = {
         "queuedRequestsSpec": metrics.waiting,
         "runningRequestsSpec": metrics.running,
@@ -319,8 +323,9 @@ def describe_strategy(settings: EppSettings) -> str:
     pairing = ""
     if settings.affinity is not None:
         is_group = settings.affinity.label == labels.GROUP_INDEX
-        pairing = f" of the same {'group' if is_group else 'pair revision'}"
-        pairing += "" if settings.affinity.is_strict else " if possible"
+        pairing = " of the same group" if is_group else " of the same pair revision"
+        if not settings.affinity.is_strict:
+            pairing += " if possible"
     return (
         f"prefill pods compute {prompts}, decode pods{pairing} generate; "
         f"both are chosen by the highest score: {total}"
@@ -340,29 +345,34 @@ def _build_scorer_plugins(family: EppFamily, plugin_type: str, settings: EppSett
         return [{"type": plugin_type}]
     block = max(settings.block_size or 0, _BLOCK_TOKENS)
     if family.prefix_block_parameter is PrefixBlockParameter.PRODUCER:
-        # This plugin deprecates maxPrefixBlocksToMatch.
-        tokens = {"blockSizeTokens": block} if block == settings.block_size else {}
-        parameters = {**tokens, "lruCapacityPerServer": _LRU_CAPACITY}
+        # Without maxPrefixBlocksToMatch, which is deprecated in this plugin.
+        parameters: dict[str, Any] = {"lruCapacityPerServer": _LRU_CAPACITY}
+        if block == settings.block_size:
+            parameters = {"blockSizeTokens": block, **parameters}
         return [{"type": _PREFIX_PRODUCER, "parameters": parameters}, {"type": _PREFIX_SCORER}]
     in_characters = family.prefix_block_parameter is PrefixBlockParameter.CHARACTERS
-    # FusionInfer's router document configures prefix-cache with this scorer alone.
+    # If prefix-cache is the only scorer, the parameters are those of FusionInfer's router document.
     if in_characters and list(_get_scorer_weights(settings)) == ["prefix-cache"]:
         return [{"type": _PREFIX_SCORER, "parameters": _DESIGN_DOCUMENT_PARAMETERS}]
-    size = {"blockSizeTokens": block}
+    parameters = {"autoTune": False}
     if in_characters:
-        size = {"blockSize": block * _CHARACTERS_PER_TOKEN}
-    limit = {"maxPrefixBlocksToMatch": _MAX_PREFIX_TOKENS // block}
-    parameters = {"autoTune": False, **size, **limit, "lruCapacityPerServer": _LRU_CAPACITY}
+        parameters["blockSize"] = block * _CHARACTERS_PER_TOKEN
+    else:
+        parameters["blockSizeTokens"] = block
+    parameters["maxPrefixBlocksToMatch"] = _MAX_PREFIX_TOKENS // block
+    parameters["lruCapacityPerServer"] = _LRU_CAPACITY
     return [{"type": _PREFIX_SCORER, "parameters": parameters}]
 
 
 def _build_session_plugins(session: SessionArgs) -> Plugins:
-    producer, source = Plugins(), {"header": session.header or "x-session-id"}
+    producers: Plugins = []
+    source = {"header": session.header or "x-session-id"}
     if session.cookie is not None:
-        producer = [{"type": _SESSION_PRODUCER, "parameters": {"cookieName": session.cookie}}]
+        # Another plugin reads the cookie and passes its value to the scorer as an attribute.
+        producers = [{"type": _SESSION_PRODUCER, "parameters": {"cookieName": session.cookie}}]
         source = {"attribute": f"SessionIDDataKey/{_SESSION_PRODUCER}"}
     parameters = {"strategy": "session_id", "sessionIdConfig": {"sources": [source]}}
-    return [*producer, {"type": _SESSION_SCORER, "parameters": parameters}]
+    return [*producers, {"type": _SESSION_SCORER, "parameters": parameters}]
 
 
 def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:
@@ -404,12 +414,13 @@ def _build_role_filters() -> Plugins:
 
 
 def _build_pd_plugins(threshold: int) -> Plugins:
-    # With a `threshold` of 0 every prompt goes to a prefill pod; with `nonCachedTokens` of 0 none.
+    # `_LENGTH_DECIDER` cannot send every prompt to a prefill pod: with `nonCachedTokens: 0` it
+    # sends none.
     decider: dict[str, Any] = {"type": _ALWAYS_DECIDER}
     if threshold:
         tokens = -(-threshold // _CHARACTERS_PER_TOKEN)
         decider = {"type": _LENGTH_DECIDER, "parameters": {"nonCachedTokens": tokens}}
-    # Up to v0.9 the handler needs the decider when it is created, so the decider comes first.
+    # Up to llm-d v0.9 the handler needs an existing decider, so the decider comes first.
     handler = {"type": _PROFILE_HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
     return [decider, handler]
 
@@ -430,21 +441,22 @@ def read_config(text: str) -> Any:
             return loader.get_data()
         finally:
             loader.dispose()
-    except yaml.YAMLError as problem:
-        text = " ".join(str(problem).split()).replace('in "<unicode string>", ', "at ")
-        raise ConfigNotYamlError(f"not YAML: {text}") from None
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
+        raise ConfigNotYamlError(f"not YAML: {reason}") from None
     except RecursionError:
         raise ConfigNotYamlError("not YAML: nested too deeply") from None
 
 
-#: The configuration's mount path and ConfigMap key, and the certificate's mount path.
+#: Mount path of the configuration's ConfigMap, and the key in the ConfigMap.
 CONFIG_FOLDER, CONFIG_KEY = "/config", "config.yaml"
+#: Mount path of the certificate.
 CERTIFICATE_PATH = "/certificate"
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
 METRICS_PORT = 9090
 
-#: Field of `LoadMetrics` by the flag for its name.
+#: Flags for the names of metrics, and the fields of `LoadMetrics`.
 _METRIC_FLAGS = {
     "total-queued-requests-metric": "waiting",
     "total-running-requests-metric": "running",
@@ -472,11 +484,11 @@ OWNED_FLAGS = frozenset(
 def build_metric_flags(family: EppFamily, metrics: LoadMetrics | None) -> list[str]:
     """Return flags for the names of engine metrics that differ from the family's defaults."""
     names = (metrics or VLLM_METRICS)._asdict()
-    defaults = family.engine_metrics._asdict()
+    default_names = family.engine_metrics._asdict()
     return [
         f"--{flag}={names[key]}"
         for flag, key in _METRIC_FLAGS.items()
-        if flag in family.flags and names[key] != defaults[key]
+        if flag in family.flags and names[key] != default_names[key]
     ]
 
 
@@ -493,9 +505,10 @@ def build_epp_flags(
 ) -> list[str]:
     """Return the arguments of the endpoint picker's container.
 
-    Go reads `--flag false` as true, so booleans use `=`. Tracing and profiling are on by default:
-    tracing prints spans or sends them to localhost, and profiling exposes internals. All families
-    accept all these flags, except those for engine metrics and `--allow-experimental-plugins`.
+    Go reads `--flag false` as true, so booleans use `=`. Tracing and profiling (pprof) are on by
+    default, so both flags are always set: tracing prints spans or sends them to localhost, and
+    profiling exposes internals. All families accept all generated flags, except
+    `--allow-experimental-plugins` and the flags of `build_metric_flags`.
     """
     needs_token = args.metrics is not MetricsMode.UNAUTHENTICATED
     arguments = [
@@ -515,7 +528,8 @@ def build_epp_flags(
     ]
     if args.tls.enabled and args.tls.secret_name:
         arguments.append(f"--cert-path={CERTIFICATE_PATH}")
-    # For every strategy, because flow control computes saturation from these metrics, too.
+    # Also for strategies without load scorers, because flow control computes saturation from these
+    # metrics.
     arguments += build_metric_flags(family, engine_metrics)
     if experimental:
         arguments.append("--allow-experimental-plugins=true")

@@ -1,11 +1,11 @@
 """The families of endpoint picker and sidecar releases, and the differences between them.
 
 `FAMILIES` is the table. Its facts are from the source of each release (`tools/picker_plugins.go`
-names the files). For each family with `is_tested`, end-to-end tests load the configuration that
-`picker_config` generates with the family's own endpoint picker.
+names the files). For each family with `is_tested`, end-to-end tests start the family's endpoint
+picker with a configuration that `picker_config` generates.
 
-Unsupported releases are v1.0 and v1.1 of the inference extension (other parameters), its v1.6 (no
-endpoint picker with plugins), and llm-d before v0.9.
+Unsupported releases are v1.0 and v1.1 of the inference extension, GAIE (other parameters), GAIE
+v1.6 (no endpoint picker with plugins), and llm-d before v0.9.
 
 The row of llm-d v1.0 is from files of its repository after v0.10.0 (`tools/picker_plugins.yaml`),
 and has all differences that those files show.
@@ -91,30 +91,30 @@ class EppFamily:
 
     Attributes:
         versions: First and last supported version of its images.
-        sidecar_repository: Repository of the prefill/decode sidecar, which has the same versions;
-            None if the family has no sidecar.
+        sidecar_repository: Repository of the prefill/decode sidecar, whose images also have
+            `versions`; None if the family has no sidecar.
         api_versions: Supported apiVersions of EndpointPickerConfig; the first is generated.
         integer_weights: Whether the weights of scorers must be integers.
         prefix_block_parameter: The parameter for the block size of the prefix index.
-        engine_metrics: Engine metrics that it reads by default. v1.2.1 reads a KV cache metric that
-            current vLLM does not have, and then scores all pods 1.0
-            (`pkg/epp/server/runserver.go`).
+        engine_metrics: Engine metrics that it reads by default. GAIE v1.2.1 reads a KV cache metric
+            that current vLLM does not have. Without the metric it gives all pods the same score,
+            1.0 (`pkg/epp/server/runserver.go`).
         averages_saturation: Whether flow control compares the pods' mean saturation with the limit
-            (since v1.4.0, `utilizationdetector/detector.go`), so that one long queue outweighs idle
-            pods. If False, it forwards requests as long as any pod has capacity.
+            (since GAIE v1.4.0, `utilizationdetector/detector.go`), so that one long queue outweighs
+            idle pods. If False, it forwards requests as long as any pod has capacity.
         needs_inference_objective_crd: Whether it exits without the CRD of InferenceObjective.
-        objective_api: apiVersion of its InferenceObjectives, None if service levels and session IDs
-            are not supported. llm-d v0.9 has neither eviction nor session IDs, and the inference
-            extension reads other headers.
+        objective_api: apiVersion of its InferenceObjectives, None if the library supports neither
+            service levels nor session IDs with this family. llm-d v0.9 has neither eviction nor
+            session IDs, and GAIE reads other headers.
         rewrite_api: apiVersion of the InferenceModelRewrites that it supports, None if it supports
-            none. v1.2 defines the kind but ignores it.
-        flow_control_metrics: None if it cannot hold requests while no pod is ready, and answers 503
-            instead (v1.2.1 `requestcontrol/director.go`).
-        limits_waiting: Whether flow control rejects a request after 60 s by default (llm-d v0.10.0
-            `flowcontrol/controller/config.go`; 0s means no limit, the default of other families).
-        sidecar_reads_pool: Whether the sidecar's SSRF protection supports v1 InferencePools. Up to
-            v0.9.0 it selects pods with a label named `matchLabels`, of which there are none, and so
-            rejects every prefill pod (`pkg/sidecar/proxy/allowlist.go`).
+            none. GAIE v1.2 defines the kind but ignores its objects.
+        flow_control_metrics: None if flow control cannot hold requests while no pod is ready, and
+            answers 503 instead (GAIE v1.2.1 `requestcontrol/director.go`).
+        limits_waiting: Whether flow control by default rejects a request that has waited for 60 s
+            (llm-d v0.10.0 `flowcontrol/controller/config.go`). Other families have no limit.
+        sidecar_reads_pool: Whether the sidecar's SSRF protection supports v1 InferencePools. In
+            llm-d v0.9.0 the sidecar selects pods by a label named `matchLabels`, which no pod has,
+            and so rejects every prefill pod (`pkg/sidecar/proxy/allowlist.go`).
         is_tested: Whether it has run with the library's configurations. Messages recommend only
             images of tested families.
     """
@@ -187,6 +187,11 @@ class EppFamily:
     def has_plugin(self, plugin: str) -> bool:
         """Return whether its images have a plugin type."""
         return plugin in self.plugins
+
+    def has_version(self, version: Version) -> bool:
+        """Return whether a version is between its first and last supported version."""
+        first, last = self.versions
+        return first <= version <= last
 
 
 _GAIE_1_3 = EppFamily(
@@ -270,46 +275,55 @@ _TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
 def find_family(image: str) -> EppFamily | None:
     """Return the family of an endpoint picker's image, None if the image is not recognized."""
-    return _find_family(image, lambda family: family.repository)
+    name, version = split_image(image)
+    for family in FAMILIES.values():
+        if family.repository.rpartition("/")[2] == name and family.has_version(version):
+            return family
+    return None
 
 
 def find_sidecar_image_family(image: str) -> EppFamily | None:
     """Return the family of a sidecar's image, None if the image is not recognized."""
-    return _find_family(image, lambda family: family.sidecar_repository or "")
-
-
-def _find_family(image: str, repository: Callable[[EppFamily], str]) -> EppFamily | None:
     name, version = split_image(image)
-    rows = (row for row in FAMILIES.values() if repository(row).rpartition("/")[2] == name)
-    return next((row for row in rows if row.versions[0] <= version <= row.versions[1]), None)
+    for family in FAMILIES.values():
+        repository = family.sidecar_repository or ""
+        if repository.rpartition("/")[2] == name and family.has_version(version):
+            return family
+    return None
 
 
 def find_closest_image(family: EppFamily, is_suitable: Callable[[EppFamily], bool]) -> str:
-    """Return the newest suitable image, from the family's repository if that has a suitable one."""
-    rows = (row for row in FAMILIES.values() if row.is_tested and is_suitable(row))
-    return max(rows, key=lambda row: (row.repository == family.repository, row.versions)).image
+    """Return the newest suitable image, preferably one from the family's repository."""
+    suitable = [row for row in FAMILIES.values() if row.is_tested and is_suitable(row)]
+    same_repository = [row for row in suitable if row.repository == family.repository]
+    return max(same_repository or suitable, key=lambda row: row.versions).image
 
 
 def explain_unknown_image(image: str) -> str:
     """Return why `find_family` does not recognize an endpoint picker's image, and the fix."""
-    releases: dict[str, list[Version]] = {}
+    versions: dict[str, list[Version]] = {}
     for row in FAMILIES.values():
-        releases.setdefault(row.repository, []).extend(row.versions)
-    known = " and ".join(
-        f"{format_version(versions[0])} to {format_version(versions[-1])} of {repository}"
-        for repository, versions in releases.items()
+        versions.setdefault(row.repository, []).extend(row.versions)
+    supported = " and ".join(
+        f"{format_version(min(numbers))} to {format_version(max(numbers))} of {repository}"
+        for repository, numbers in versions.items()
     )
     return (
-        f"{show(image)} is not a supported endpoint picker; supported are {known}. For your own "
-        f"build set endpointPicker.family ({', '.join(FAMILIES)})"
+        f"{show(image)} is not a supported endpoint picker; supported are {supported}. For your "
+        f"own build set endpointPicker.family ({', '.join(FAMILIES)})"
     )
 
 
 def split_image(image: str) -> tuple[str, Version]:
-    """Return the last part of an image's repository, and the version in its tag, empty if none."""
-    name, _, tag = image.strip().partition("@")[0].rpartition("/")[2].partition(":")
+    """Split an image into the last part of its repository and the version in its tag.
+
+    `registry.example/mirror/epp:v1.5.0@sha256:...` -> `("epp", (1, 5, 0))`. The version is empty if
+    the tag is not a version.
+    """
+    without_digest = image.strip().partition("@")[0]
+    name, _, tag = without_digest.rpartition("/")[2].partition(":")
     match = _TAG.fullmatch(tag)
-    return name, tuple(map(int, match.groups())) if match else ()
+    return name, () if match is None else tuple(map(int, match.groups()))
 
 
 #: Names by which a sidecar in a user's template is recognized: image repositories and containers of
@@ -344,7 +358,8 @@ _PROTOCOLS = {
     "OffloadingConnector": "offloading",
 }
 
-#: Flags of the sidecar that the library sets, with messages for users who set them.
+#: Flags of the sidecar that the library sets, and messages for users who set them. Each message
+#: follows the name of the flag.
 SIDECAR_FLAGS = {
     "port": "follows from the pool's port; remove it",
     "vllm-port": "is set by kvTransfer.enginePort; remove it here",
@@ -375,9 +390,9 @@ def choose_sidecar_family(
         return picker
     name, version = split_image(image)
     oldest = FAMILIES[Family.LLM_D_0_9].versions[0]
-    if name == "llm-d-routing-sidecar" or (
-        name == "llm-d-router-disagg-sidecar" and () < version < oldest
-    ):
+    has_old_name = name == "llm-d-routing-sidecar"
+    has_old_version = name == "llm-d-router-disagg-sidecar" and () < version < oldest
+    if has_old_name or has_old_version:
         needed = format_version(oldest)
         message = f"{show(image)} is too old; the oldest supported release is {needed}"
         return error(PICKER_FAMILY_UNKNOWN, ("image",), message)
@@ -385,7 +400,7 @@ def choose_sidecar_family(
 
 
 def find_protocol(names: Sequence[str]) -> str | None:
-    """Return the sidecar protocol of the first connector that has one, None if none has."""
+    """Return the sidecar protocol of the first connector with a protocol, None if none has one."""
     return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
 
 

@@ -28,6 +28,7 @@ from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
 from fusioninfer_pulumi.findings import Finding, Location, error, show
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import use_mirror
+from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 
@@ -35,9 +36,9 @@ class EppIntent(NamedTuple):
     """The tasks of a service's endpoint picker, and the image chosen for them.
 
     Attributes:
-        strategy: The strategy, None if the user configures the picker or there is none.
-        pairs_pods: Whether it chooses a prefill and a decode pod for each request, so that the pool
-            must contain both.
+        strategy: The strategy; None with `endpointPickerConfig`, and without a picker.
+        pairs_pods: Whether the picker chooses a prefill and a decode pod for each request, so that
+            the pool must contain both.
         flow_control: Whether the picker holds requests while no pod has capacity for them.
         image: The user's image, or a default that can do these tasks; None without a picker.
         family: The release family of the image, None if it is unknown.
@@ -59,7 +60,7 @@ def choose_epp_intent(
 
     The strategy is the router role's, or a default that depends on whether the service is
     disaggregated. A user's configuration pairs prefill with decode if it has several scheduling
-    profiles. Without an endpoint picker there is no strategy and no pairing.
+    profiles.
     """
     if not router.has_endpoint_picker:
         return EppIntent(None)
@@ -69,7 +70,7 @@ def choose_epp_intent(
     if router.endpoint_picker_config is not None:
         profiles = read_config_list(router.endpoint_picker_config, "schedulingProfiles")
         gates = read_config_list(router.endpoint_picker_config, "featureGates")
-        intent = EppIntent(None, len(profiles) > 1, FLOW_CONTROL in gates)
+        intent = EppIntent(None, pairs_pods=len(profiles) > 1, flow_control=FLOW_CONTROL in gates)
     else:
         default = Strategy.PD_DISAGGREGATION if shape.is_disaggregated else Strategy.PREFIX_CACHE
         strategy = router.strategy or default
@@ -78,42 +79,41 @@ def choose_epp_intent(
             for role in args.roles
         )
         flow_control = needs_queue if picker.flow_control is None else picker.flow_control
-        intent = EppIntent(strategy, strategy is Strategy.PD_DISAGGREGATION, flow_control)
-    needs_llm_d = (
-        bool(router.model_rewrites or picker.service_levels or has_sessions)
-        or intent.strategy is Strategy.PD_DISAGGREGATION
-    )
+        pairs_pods = strategy is Strategy.PD_DISAGGREGATION
+        intent = EppIntent(strategy, pairs_pods=pairs_pods, flow_control=flow_control)
     defaults = get_edition_defaults(args.edition)
-    default_image = defaults.flow_control_picker if intent.flow_control else defaults.picker
-    default_image = defaults.pd_picker if needs_llm_d else default_image
+    # Only llm-d's endpoint picker has these features.
+    has_llm_d_field = router.model_rewrites or picker.service_levels or has_sessions
+    if has_llm_d_field or intent.strategy is Strategy.PD_DISAGGREGATION:
+        default_image = defaults.pd_picker
+    else:
+        default_image = defaults.flow_control_picker if intent.flow_control else defaults.picker
     at = ("roles", args.roles.index(router), "endpointPicker")
     image, family, findings = _choose_image(at, picker, default_image, args.image_registry)
     return intent._replace(image=image, family=family, findings=tuple(findings))
 
 
 def _choose_image(
-    at: Location, args: EndpointPickerArgs, default: str, registry: str | None
+    at: Location, args: EndpointPickerArgs, default_image: str, registry: str | None
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
     """Return an endpoint picker's image, its family (None if unknown), and findings below `at`."""
-    explicit = None
-    if args.family is not None:
-        explicit = FAMILIES.get(args.family)
-        if explicit is None:
-            message = f"must be one of {', '.join(FAMILIES)}, got {show(args.family)}"
-            return args.image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
     image = args.image
-    if image is None:
-        image = use_mirror(explicit.image if explicit is not None else default, registry)
-    if is_output(image):
-        if explicit is None:
-            message = f"is required with an image that is an Output: {', '.join(FAMILIES)}"
+    if args.family is not None:
+        family = FAMILIES.get(args.family)
+        if family is None:
+            message = f"must be one of {', '.join(FAMILIES)}, got {show(args.family)}"
             return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
-        return image, explicit, []
-    image_family = find_family(image)
-    if image_family is None and explicit is None:
+        return use_mirror(family.image, registry) if image is None else image, family, []
+    if image is None:
+        image = use_mirror(default_image, registry)
+    if is_output(image):
+        message = f"is required with an image that is an Output: {', '.join(FAMILIES)}"
+        return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
+    family = find_family(image)
+    if family is None:
         message = explain_unknown_image(image)
         return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "image"), message)]
-    return image, explicit or image_family, []
+    return image, family, []
 
 
 def choose_pair_affinity(
@@ -126,20 +126,19 @@ def choose_pair_affinity(
 ) -> PairAffinity | None:
     """Return how a generated configuration pairs prefill with decode pods; None allows any pair.
 
-    In a service with serving groups, even a single one, both pods are in the same group; with group
-    pairing `Preferred` only if possible. Without groups, the picker prefers pods with the same pair
-    revision. A strict picker would answer HTTP 503 while no revision has both prefill and decode
-    pods; a picker that only prefers lets decode pods serve alone.
+    In a service with serving groups, even a single one, both pods must be in the same group; with
+    group pairing `Preferred` the picker only prefers that. Without groups, the picker prefers pods
+    with the same pair revision. If it required that, it would answer HTTP 503 while no revision has
+    both prefill and decode pods.
     """
     if intent.strategy is not Strategy.PD_DISAGGREGATION:
         return None
     if groups is None:
         return PairAffinity(labels.PAIR_REVISION) if has_pair_revision else None
-    # Workers of a multi-node replica do not serve, and differ from leaders only by this index.
-    serving = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
-    return PairAffinity(
-        labels.GROUP_INDEX, args.group_pairing is not GroupPairing.PREFERRED, serving
-    )
+    is_strict = args.group_pairing is not GroupPairing.PREFERRED
+    # Without the workers of multi-node replicas, which do not serve; leaders have index 0.
+    serving_pods = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
+    return PairAffinity(labels.GROUP_INDEX, is_strict, serving_pods)
 
 
 def read_config_list(text: str, key: str) -> list[Any]:
@@ -156,9 +155,7 @@ def read_config_list(text: str, key: str) -> list[Any]:
 def find_event_port(text: str) -> int | None:
     """Return the port on which a configuration receives KV events, None if it does not."""
     for plugin in read_config_list(text, "plugins"):
-        parameters = plugin.get("parameters") if isinstance(plugin, dict) else None
-        events = parameters.get("kvEventsConfig") if isinstance(parameters, dict) else None
-        endpoint = events.get("zmqEndpoint") if isinstance(events, dict) else None
+        endpoint = lookup(plugin, "parameters", "kvEventsConfig", "zmqEndpoint")
         bound = re.fullmatch(r"tcp://(?:\*|0\.0\.0\.0|\[::\]):([0-9]{1,5})", str(endpoint))
         if bound is not None:
             return int(bound[1])

@@ -66,9 +66,10 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
             outputs.append(key)
         is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
         lists[key] = tuple(value) if is_list and value is not None else ()
+    script_at = None
     # Only the command tells whether one of the words after it is a script.
-    has_known_command = "command" not in outputs
-    script_at = _find_script(lists["command"] + lists["args"]) if has_known_command else None
+    if "command" not in outputs:
+        script_at = _find_script(lists["command"] + lists["args"])
     return Argv(lists["command"], lists["args"], tuple(outputs), script_at)
 
 
@@ -77,25 +78,33 @@ def _find_script(words: Sequence[Any]) -> int | None:
     shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
     if not shells:
         return None
-    shell = shells[0]
-    for word in words[:shell]:
+    shell_index = shells[0]
+    for word in words[:shell_index]:
         is_option = isinstance(word, str) and (word.startswith("-") or _ASSIGNMENT.match(word))
         if not is_option and basename(str(word)) not in _WRAPPERS:
             return None
-    is_option_name = False  # the word after `-o`, such as `pipefail`
-    for next_index, word in enumerate(words[shell + 1 :], shell + 2):
-        if not isinstance(word, str) or not (is_option_name or word.startswith(("-", "+"))):
+    is_value_of_o = False  # such as `pipefail` in `-o pipefail`
+    for index in range(shell_index + 1, len(words)):
+        word = words[index]
+        if is_value_of_o:
+            is_value_of_o = False
+            if not isinstance(word, str):
+                return None
+            continue
+        if not isinstance(word, str) or not word.startswith(("-", "+")):
             return None
-        short = "" if is_option_name or word.startswith("--") else word[1:]
-        if "c" in short and word.startswith("-"):
-            at = next_index + short.count("o")  # each `o` has a value before the script
-            return at if at < len(words) else None
-        is_option_name = "o" in short
+        letters = "" if word.startswith("--") else word[1:]
+        if "c" in letters and word.startswith("-"):
+            # In `-euco pipefail SCRIPT` the value of `o` comes before the script.
+            script_index = index + 1 + letters.count("o")
+            return script_index if script_index < len(words) else None
+        is_value_of_o = "o" in letters
     return None
 
 
+# Modules that `python3 -m` runs, and the engine that each starts.
 _MODULES = {
-    # Entrypoint of vLLM's images up to v0.11.0: `python3 -m` with this module.
+    # The entrypoint of vLLM's images up to v0.11.0.
     "vllm.entrypoints.openai.api_server": "vllm",
     "sglang.launch_server": "sglang",
 }
@@ -150,13 +159,14 @@ def find_program(words: Sequence[str]) -> Program | None:
 def _find_python_program(words: Sequence[str], index: int) -> Program | None:
     while index < len(words) and words[index].startswith("-") and words[index] != "-m":
         index += 2 if words[index] in _PYTHON_VALUED else 1
-    flag, name = [*words[index : index + 2], "", ""][:2]
-    end = index + 2
-    if flag != "-m":
+    if index + 1 >= len(words) or words[index] != "-m":
         return None
-    if name == _VLLM_CLI and words[end : end + 1] == ["serve"]:
+    module, end = words[index + 1], index + 2
+    if module == _VLLM_CLI and words[end : end + 1] == ["serve"]:
         return Program("vllm", end + 1, is_vllm_serve=True)
-    return Program(_MODULES[name], end, is_vllm_serve=False) if name in _MODULES else None
+    if module in _MODULES:
+        return Program(_MODULES[module], end, is_vllm_serve=False)
+    return None
 
 
 _SPACE = re.compile(r"(?:[ \t]|\\\n)+|#[^\n]*")
@@ -287,6 +297,7 @@ class Script(NamedTuple):
     """A parsed shell script.
 
     Attributes:
+        calls: The places where an engine is started.
         is_and_list: Whether `&&` and pipes are its only operators, so that `x && script` runs no
             part of the script if `x` fails.
         starts_ray: Whether it starts ray, directly or with vLLM's multi-node-serving.sh.
@@ -299,7 +310,13 @@ class Script(NamedTuple):
 
 
 class _Command(NamedTuple):
-    """A command, and the operator or reserved word before and after it."""
+    """A command of a script.
+
+    Attributes:
+        before: The operator or reserved word before the command, empty at the script's start.
+        after: The operator after the command, empty at the script's end.
+        is_nested: Whether it is inside of parentheses, braces, `if`, `for` or a similar construct.
+    """
 
     words: tuple[Token, ...]
     before: str
@@ -315,26 +332,29 @@ def read_script(argv: Argv) -> Script:
     Raises:
         ShellError: If the script contains syntax that is not supported.
     """
-    text, *parameters = argv.texts()[argv.script_at or 0 :]
+    # The words after `-c` are the script, `$0` and the parameters.
+    text, *zero_and_parameters = argv.texts()[argv.script_at or 0 :]
+    parameters = zero_and_parameters[1:]
     script_tokens = list(tokenize(text))
     commands = _split_commands(script_tokens)
     names = [[basename(word.value) for word in command.words] for command in commands]
     # `exec` replaces the shell, and with it the script's trap.
-    may_exec = not any(words[0] == "trap" for words in names)
-    calls = [
-        _read_engine_call(command, parameters[1:], may_exec=may_exec and command is commands[-1])
-        for command in commands
-    ]
+    has_trap = any(words[0] == "trap" for words in names)
+    calls = []
+    for command in commands:
+        may_exec = command is commands[-1] and not has_trap
+        call = _read_engine_call(command, parameters, may_exec=may_exec)
+        if call is not None:
+            calls.append(call)
     # Newlines at the start and the end of the script do not separate commands.
     visible = [index for index, token in enumerate(script_tokens) if token.text != "\n"] or [0]
     trimmed = script_tokens[visible[0] : visible[-1] + 1]
     operators = {token.text for token in trimmed if token.kind == "operator"}
-    return Script(
-        text,
-        tuple(call for call in calls if call is not None),
-        operators <= {"&&", "|", "|&"},
-        any(words[:2] == ["ray", "start"] or "multi-node-serving.sh" in words for words in names),
+    starts_ray = any(
+        words[:2] == ["ray", "start"] or "multi-node-serving.sh" in words for words in names
     )
+    is_and_list = operators <= {"&&", "|", "|&"}
+    return Script(text, tuple(calls), is_and_list=is_and_list, starts_ray=starts_ray)
 
 
 def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
@@ -346,20 +366,28 @@ def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
         nonlocal before, words
         if words:
             commands.append(_Command(tuple(words), before, after, is_nested=depth > 0))
-        if words or after != "\n" or before not in _CONTINUED:
+        # A newline after `&&` does not replace the `&&` before the next command.
+        is_continued = not words and after == "\n" and before in _CONTINUED
+        if not is_continued:
             before = after
         words = []
 
     for token in script_tokens:
         if token.kind == "operator":
             finish(token.text)
-            depth += (token.text == "(") - (token.text == ")")
+            if token.text == "(":
+                depth += 1
+            elif token.text == ")":
+                depth -= 1
         elif token.kind == "redirection":
             is_redirect_target = True
         elif is_redirect_target:
             is_redirect_target = False  # the file of a redirection is not an argument
         elif not words and token.text in _RESERVED:
-            depth += (token.text in _OPENING) - (token.text in _CLOSING)
+            if token.text in _OPENING:
+                depth += 1
+            elif token.text in _CLOSING:
+                depth -= 1
             before = token.text
         elif words or not _SCRIPT_ASSIGNMENT.match(token.text):
             words.append(token)
@@ -385,7 +413,8 @@ def _read_engine_call(
         # An expansion is one value if it is the first word (the model) or follows a flag. Anywhere
         # else it may contain flags.
         may_hold_flags = index > 0 and not previous.startswith("-")
-        has_hidden_arguments |= word.starts_with_expansion and may_hold_flags
+        if word.starts_with_expansion and may_hold_flags:
+            has_hidden_arguments = True
         arguments.append(word.value)
     is_separate = command.before in ("", "&&", ";", "\n") and command.after in ("", ";", "\n")
     is_program = _PROGRAMS.fullmatch(basename(values[0])) is not None

@@ -26,6 +26,7 @@ from fusioninfer_pulumi.engines.command_flags import (
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand, Word
 from fusioninfer_pulumi.findings import (
     Finding,
+    Location,
     Rule,
     closest_name,
     error,
@@ -53,8 +54,10 @@ class UserArgument(NamedTuple):
 
     Attributes:
         name: The spelling in the command line, which may be an abbreviation.
+        word: The word with the name, and with the value after `=` if there is one.
         definition: Its definition in the release, None for an unknown or ambiguous name.
-        problem: Why argparse rejects it, None if it accepts it.
+        problem: Why argparse rejects its name or its values, None if argparse accepts them or the
+            name is unknown.
         extras: Words between its last value and the next argument.
     """
 
@@ -66,29 +69,29 @@ class UserArgument(NamedTuple):
 
 
 def find_known_release(command: EngineCommand) -> str | None:
-    """Return the engine release that certainly runs; None if it is unknown."""
+    """Return the engine release that certainly runs and has an argument table; None if unknown."""
     engine, release = command.engine, command.image.release
-    if engine is None or release is None or _INSTALLS.search(command.script or ""):
+    if engine is None or release is None or command.image.engine != engine.name:
         return None
-    table = load_argument_table(engine.name)
-    is_known = command.image.engine == engine.name and release in table.releases
-    return release if is_known else None
+    if _INSTALLS.search(command.script or ""):
+        return None
+    return release if release in load_argument_table(engine.name).releases else None
 
 
 def read_argument_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
     """Return the engine's arguments with references to these variables replaced."""
     argv, args_start = command.argv, len(command.argv.command)
     in_script = command.script is not None
+    words: list[Word] = []
     if in_script:
-        place = ("args",) if argv.args else ("command",)
+        # A script is one element, so its arguments have the place of the field.
+        place: Location = ("args",) if argv.args else ("command",)
         words = [Word(text, place) for text in command.arguments]
     else:
         start = len(command.program)
-        words = [
-            Word(part, ("command", index) if index < args_start else ("args", index - args_start))
-            for index, text in enumerate(argv.texts()[start:], start)
-            for part in split_joined_flags([text])
-        ]
+        for index, text in enumerate(argv.texts()[start:], start):
+            place = ("command", index) if index < args_start else ("args", index - args_start)
+            words += [Word(part, place) for part in split_joined_flags([text])]
     return [
         Word(replace_variables(word.value, variables, in_script=in_script), word.place)
         for word in words
@@ -107,17 +110,20 @@ def parse_arguments(
     if "--" in texts:
         words = words[: texts.index("--")]
     starts = [
-        index
-        for index, word in enumerate(words)
-        if word.value.partition("=")[0] in definitions
-        or (word.value[:1] == "-" and " " not in word.value and not _VALUE.fullmatch(word.value))
+        index for index, word in enumerate(words) if _starts_argument(word.value, definitions)
     ]
     bounds = [*starts, len(words)]
     arguments = [
-        _parse_argument(words[i:j], definitions, checks_values=checks_values)
-        for i, j in pairwise(bounds)
+        _parse_argument(words[start:end], definitions, checks_values=checks_values)
+        for start, end in pairwise(bounds)
     ]
     return list(words[: bounds[0]]), arguments
+
+
+def _starts_argument(text: str, definitions: Definitions) -> bool:
+    if text.partition("=")[0] in definitions:
+        return True
+    return text.startswith("-") and " " not in text and not _VALUE.fullmatch(text)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -130,13 +136,17 @@ class _Parser(argparse.ArgumentParser):
 def _parse_argument(
     words: Sequence[Word], definitions: Definitions, *, checks_values: bool
 ) -> UserArgument:
+    """Parse an argument: `words` are the flag and all words up to the next flag."""
     name = words[0].value.partition("=")[0]
     parser = _Parser(add_help=False, exit_on_error=False, argument_default=argparse.SUPPRESS)
     # A release has hundreds of arguments, so the parser gets only those that the name may mean: the
     # name may be an abbreviation, or a short flag with its value (`-n2`).
-    short = name[:2] if not name.startswith("--") else name
-    meant = [word for word in definitions if word.startswith(name) or word == short]
-    for definition in {definitions[word].name: definitions[word] for word in meant}.values():
+    short_flag = name if name.startswith("--") else name[:2]
+    candidates: dict[str, ArgumentDefinition] = {}
+    for spelling, definition in definitions.items():
+        if spelling.startswith(name) or spelling == short_flag:
+            candidates[definition.name] = definition
+    for definition in candidates.values():
         settings: dict[str, Any] = {"nargs": definition.nargs}
         if definition.kind == "switch":
             settings = {"action": "store_true"}
@@ -146,15 +156,17 @@ def _parse_argument(
             settings["type"] = partial(_check_value, definition)
         parser.add_argument(*definition.names, dest=definition.name, **settings)
     try:
-        values, rest = parser.parse_known_args([word.value for word in words])
+        values, extra_texts = parser.parse_known_args([word.value for word in words])
     except argparse.ArgumentError as error:
-        names = (error.argument_name or "").split("/")
-        return UserArgument(name, words[0], definitions.get(names[0]), error.message)
-    option_names = list(vars(values))
-    if not option_names:
+        # argparse joins an argument's spellings: `--tensor-parallel-size/-tp`.
+        first_spelling = (error.argument_name or "").partition("/")[0]
+        return UserArgument(name, words[0], definitions.get(first_spelling), error.message)
+    # The parser sets at most one attribute, because there is one flag in `words`.
+    parsed_name = next(iter(vars(values)), None)
+    if parsed_name is None:
         return UserArgument(name, words[0])
-    extras = tuple(words[len(words) - len(rest) :])
-    return UserArgument(name, words[0], definitions[option_names[0]], extras=extras)
+    extras = tuple(words[len(words) - len(extra_texts) :])
+    return UserArgument(name, words[0], definitions[parsed_name], extras=extras)
 
 
 def _check_value(definition: ArgumentDefinition, value: str) -> str:
@@ -170,9 +182,9 @@ def check_arguments(
     """Check the arguments against the image's release; findings are relative to the container.
 
     Findings are errors if the release is known and the program accepts only the table's arguments;
-    otherwise they are warnings. If the release is unknown, only the number of values is checked,
-    and an unknown name is reported only if it is similar to an argument of some release. The
-    argument `ignored` is not checked.
+    otherwise they are warnings. If the release is unknown, values are not checked, only their
+    number, and an unknown name is reported only if it is similar to an argument of some release.
+    The argument `ignored` is not checked.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -180,9 +192,10 @@ def check_arguments(
     table, version = load_argument_table(engine.name), command.image.version
     if version is not None and version < parse_release(table.releases[0]):
         return  # reported as unsupported
-    release, is_serve = find_known_release(command), command.program[-1:] == ("serve",)
-    is_certain = release is not None and not (is_serve and engine.has_diffusion_server)
-    make_finding = error if is_certain else warning
+    release = find_known_release(command)
+    is_serve = command.program[-1:] == ("serve",)
+    has_other_arguments = is_serve and engine.has_diffusion_server
+    make_finding = warning if release is None or has_other_arguments else error
     words = engine.preprocess_words(command, read_argument_words(command, variables))
     head, arguments = parse_arguments(
         words, table.definitions(release), checks_values=release is not None
@@ -196,35 +209,43 @@ def check_arguments(
             yield make_finding(rule, place, message)
         elif definition is None and argument.problem is None:
             closest = closest_name(name, table.definitions(None), cutoff=_TYPO_SIMILARITY)
-            text = f"no release of {engine.title} up to v{table.newest} has an argument {name}"
             if closest is not None:
-                yield warning(ARGUMENT_UNKNOWN, place, f"{text}; did you mean {closest}?")
+                message = (
+                    f"no release of {engine.title} up to v{table.newest} has an argument {name}; "
+                    f"did you mean {closest}?"
+                )
+                yield warning(ARGUMENT_UNKNOWN, place, message)
         elif definition is not None and argument.problem is not None:
             yield make_finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
     if not command.is_readable or any(_has_unknown_part(word.value) for word in words):
         return  # an unknown word may be a flag that takes the words after it
     # The message does not show the word, because it may be an API key.
     extras = [*head, *(word for argument in arguments for word in argument.extras)]
-    # vLLM's older program, `api_server`, ignores a positional model and serves its default model.
+    # The first word is the positional model. vLLM's older program, `api_server`, ignores it and
+    # serves its default model.
     accepts_model = is_serve or (not command.program and engine.image_serves)
-    for word in extras[int(accepts_model) :]:
+    for word in extras[1:] if accepts_model else extras:
         message = "belongs to no argument; remove it or add the argument's name"
         yield make_finding(ARGUMENT_UNKNOWN, word.place, message)
 
 
 def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str]:
+    """Return the rule and the message about an argument that a release does not have."""
     table, title = load_argument_table(engine.name), engine.title
-    removed_in, first = table.find_removing_release(name, release), table.find_first_release(name)
+    removed_in = table.find_removing_release(name, release)
     if removed_in is not None:
         successor = find_successor(engine, name)
         remedy = f"use {successor} instead" if successor else "remove or replace it"
         text = f"{name} was removed in {title} v{removed_in}, the image has v{release}; {remedy}"
         return ARGUMENT_REMOVED, text
-    if first is not None:
-        text = f"{name} exists from {title} v{first} on, the image has v{release}; use a newer "
-        return RELEASE_WITHOUT_FEATURE, text + "image, or remove it"
-    known = [word for word in table.definitions(release) if word.startswith("--")]
-    closest = closest_name(name, known)
+    first_release = table.find_first_release(name)
+    if first_release is not None:
+        return RELEASE_WITHOUT_FEATURE, (
+            f"{name} exists from {title} v{first_release} on, the image has v{release}; use a "
+            "newer image, or remove it"
+        )
+    long_names = [word for word in table.definitions(release) if word.startswith("--")]
+    closest = closest_name(name, long_names)
     hint = f"did you mean {closest}?" if closest else "remove it"
     return ARGUMENT_UNKNOWN, f"{title} v{release} has no argument {name}; {hint}"
 
@@ -232,7 +253,9 @@ def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str
 def find_successor(engine: Engine, name: str) -> str | None:
     """Return the successor of a removed argument, None if the engine's help did not name one."""
     definitions = load_argument_table(engine.name).list_definitions(name)
-    return definitions[-1].deprecated or None if definitions else None
+    if not definitions:
+        return None
+    return definitions[-1].deprecated or None  # empty for an unknown successor
 
 
 class RemovedArgument(NamedTuple):
@@ -263,47 +286,51 @@ class ArgumentChanges(NamedTuple):
 def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges | None:
     """Return how a change of the release affects arguments; None without a known change."""
     engine, before, after = old.engine, find_known_release(old), find_known_release(new)
-    if engine is None or new.engine is not engine or not before or not after or before == after:
+    if engine is None or new.engine is not engine:
+        return None
+    if before is None or after is None or before == after:
         return None
     table = load_argument_table(engine.name)
     old_table, new_table = table.definitions(before), table.definitions(after)
-    names = {**_read_names(old, old_table), **_read_names(new, old_table)}
+    names = [*_read_names(old, old_table), *_read_names(new, old_table)]
     removed = tuple(
         RemovedArgument(name, find_successor(engine, name))
-        for name in names
+        for name in dict.fromkeys(names)  # each name once, in order
         if name not in new_table
     )
     user_names = {old_table[name].name for name in names}
     user_names |= {new_table[name].name for name in _read_names(new, new_table)}
     user_names |= set(engine.model_flags)  # the model may be positional
-    # Definitions are listed under all spellings; each counts once, under its first.
-    defaults = [
-        ChangedDefault(name, old_table[name].default, new_table[name].default)
-        for name in old_table
-        if name in new_table and name == old_table[name].name and name not in user_names
-        if new_table[name].deprecated is None and old_table[name].default != new_table[name].default
-        if UNKNOWN_DEFAULT not in (old_table[name].default, new_table[name].default)
-    ]
-    defaults.sort(key=lambda default: default.name)
+    defaults = []
+    for name, old_definition in sorted(old_table.items()):
+        new_definition = new_table.get(name)
+        # The table has a definition under all its spellings; only the first counts.
+        if name != old_definition.name or name in user_names:
+            continue
+        if new_definition is None or new_definition.deprecated is not None:
+            continue
+        old_default, new_default = old_definition.default, new_definition.default
+        if old_default != new_default and UNKNOWN_DEFAULT not in (old_default, new_default):
+            defaults.append(ChangedDefault(name, old_default, new_default))
     return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
-def _read_names(command: EngineCommand, definitions: Definitions) -> dict[str, None]:
+def _read_names(command: EngineCommand, definitions: Definitions) -> list[str]:
     """Return the arguments' names as the command line spells them; full names for abbreviations."""
     assert command.engine is not None
     words = command.engine.preprocess_words(command, read_argument_words(command, {}))
-    return {
-        argument.name if argument.name in definitions else argument.definition.name: None
-        for argument in parse_arguments(words, definitions)[1]
+    _, arguments = parse_arguments(words, definitions)
+    return [
+        argument.name if argument.name in definitions else argument.definition.name
+        for argument in arguments
         if argument.definition is not None
-    }
+    ]
 
 
 def explain_invalid_value(definition: ArgumentDefinition, value: str) -> str | None:
-    """Return what a value must be, None if the release accepts it."""
-    if definition.kind in ("any", "switch") or (
-        value in ("", "None") and definition.default is None
-    ):
+    """Return what a value must be, such as `must be an integer`; None if the release accepts it."""
+    is_default = value in ("", "None") and definition.default is None
+    if is_default or definition.kind in ("any", "switch"):
         return None
     parsed: Any = value
     if definition.kind in _PARSERS:
@@ -316,10 +343,14 @@ def explain_invalid_value(definition: ArgumentDefinition, value: str) -> str | N
         choices = list_names([*map(str, definition.choices)], _MAX_SHOWN_CHOICES)
         return f"must be one of {choices}"
     limits = {**_LIMITS_BY_NAME.get(definition.name, {}), **definition.limits}
-    bounds = [(*_COMPARISONS[key], limits[key]) for key in _COMPARISONS if key in limits]
-    if isinstance(parsed, (int, float)) and not all(holds(parsed, n) for _, holds, n in bounds):
-        return f"must be {' and '.join(f'{words} {number}' for words, _, number in bounds)}"
-    return None
+    if not isinstance(parsed, (int, float)):
+        return None
+    descriptions, is_in_range = [], True
+    for key, (words, compare) in _COMPARISONS.items():
+        if key in limits:
+            descriptions.append(f"{words} {limits[key]}")
+            is_in_range = is_in_range and compare(parsed, limits[key])
+    return None if is_in_range else f"must be {' and '.join(descriptions)}"
 
 
 #: Limits that the engines' sources do not contain.

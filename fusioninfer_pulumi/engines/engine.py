@@ -1,8 +1,8 @@
 """The facts that every inference engine defines, and the parsed command line of a container.
 
 The modules `vllm` and `sglang` fill in these classes. Code outside `engines` does not compare
-engine names. Locations of findings are relative to an object that the function names, or they name
-a flag; callers complete them.
+engine names. Methods that return findings say what the findings' locations are relative to, or that
+they name a flag; callers complete the locations.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ class Argument(NamedTuple):
     Attributes:
         names: Its spellings; the library writes the first.
         values: Its values, which may contain `$(NAME)` for the kubelet to expand. Empty for a
-            switch, or if only a shell can compute the value, which is then `in_script`.
+            switch, and for a value that only a shell can compute (`in_script`).
         replaces: Whether to overwrite the value if the flag is already set.
-        in_script: Shell text that replaces the quoted `values` in a script; None to quote `values`.
+        in_script: The value as shell text, such as `"${LWS_WORKER_INDEX}"`, if the command line is
+            a script. By default scripts get the quoted `values`.
     """
 
     names: tuple[str, ...]
@@ -90,9 +91,10 @@ class Parallelism(NamedTuple):
     Attributes:
         tensor: Parts that each layer is split into.
         pipeline: Stages that the layers are divided into.
-        data: Copies of the model, each on its own accelerators. 1 for SGLang's data parallel
-            attention, because its ranks share the tensor parallel accelerators.
-        data_local: Copies on one node, if flags determine it (vLLM only).
+        data: Copies of the model (data parallel ranks), each on its own accelerators. 1 for
+            SGLang's data parallel attention, because its ranks share the tensor parallel
+            accelerators.
+        data_local: Copies on one node, None if no flag determines them (only vLLM has such flags).
         is_explicit: Whether any flag sets a size.
         context: Parts that a prompt is split into (vLLM's prefill context parallelism, 0.12.0 and
             later). Decode context parallelism needs no further accelerators, so it is ignored.
@@ -106,11 +108,12 @@ class Parallelism(NamedTuple):
     context: int = 1
 
     def count_accelerators(self, nodes: int | None = None) -> int:
-        """Return the accelerators of a replica on `nodes` nodes, of all ranks if `nodes` is None.
+        """Return the accelerators that the ranks of a replica with `nodes` nodes need.
 
         Every data parallel rank needs tensor x pipeline x context accelerators (vLLM
         `ParallelConfig.world_size`, SGLang `compute_world_size`). With `--data-parallel-size-local`
-        a replica may run only some ranks, and other deployments the rest.
+        a replica may run fewer than `data` ranks, and other deployments the remaining ranks; the
+        accelerators of all `data` ranks are returned if `nodes` is None.
         """
         return self.tensor * self.pipeline * self.context * self._count_ranks(nodes)
 
@@ -137,18 +140,20 @@ class Parallelism(NamedTuple):
 
 
 class ParallelSizes:
-    """The flags of an engine for its parallel sizes; `read` returns these as `Parallelism`.
+    """The flags of an engine for its parallel sizes; `read` returns the sizes as `Parallelism`.
 
     A tuple named `..._flags` has the spellings of one flag.
 
     Attributes:
         flags: Spellings by size (`tensor`, `pipeline`, `data`, and for vLLM `context` and
-            `data_local`); messages use the first.
+            `data_local`); messages use the first spelling.
         rpc_flags: Port on which the ranks of several nodes are coordinated.
         expert_flags: Expert parallelism.
-        needs_expert_ranks: Whether `expert_flags` need the number of ranks as their value.
-        rank_port_flags: Give every data parallel rank a separate HTTP port.
-        supervisor: Flag and default of the port for the health of all ranks, if each has a port.
+        needs_expert_ranks: Whether the flag for expert parallelism has the number of ranks as its
+            value; otherwise it is a switch.
+        rank_port_flags: Switch that gives every data parallel rank a separate HTTP port.
+        supervisor: Flag and default of the port that reports the health of all ranks of a pod; only
+            used with `rank_port_flags`.
     """
 
     flags: Mapping[str, tuple[str, ...]]
@@ -161,8 +166,8 @@ class ParallelSizes:
     def read(self, command: EngineCommand) -> Parallelism | None:
         """Return the parallel sizes that the arguments set.
 
-        None if unknown: arguments are hidden, a value is not a positive integer (`$TP`; 0 local
-        ranks are valid), or `--config` names a file, which may set any of them.
+        None if a size is unknown: arguments are hidden, a value is not a positive integer (such as
+        `$TP`; `data_local` may be 0), or `--config` names a file, which may set sizes.
         """
         if not command.is_readable or command.has(CONFIG_FLAG):
             return None
@@ -171,29 +176,30 @@ class ParallelSizes:
             if not command.has(*names):
                 continue
             number = integer(command.value(*names))
-            if number is None or number < (0 if size == "data_local" else 1):
+            minimum = 0 if size == "data_local" else 1
+            if number is None or number < minimum:
                 return None
             sizes[size] = number
         return Parallelism(**sizes, is_explicit=bool(sizes))
 
     def build_arguments(self, sizes: ParallelismArgs) -> dict[str, Argument]:
         """Return the arguments that set these sizes, by field of `parallelism`."""
-        numbers = {
-            "tensor": (self.flags["tensor"], sizes.tensor),
-            "pipeline": (self.flags["pipeline"], sizes.pipeline),
-            "data": (self.flags["data"], sizes.data),
-            "dataLocal": (self.flags.get("data_local"), sizes.data_local),
-            "dataRPCPort": (self.rpc_flags, sizes.data_rpc_port),
-        }
+        rows = (
+            ("tensor", self.flags["tensor"], sizes.tensor),
+            ("pipeline", self.flags["pipeline"], sizes.pipeline),
+            ("data", self.flags["data"], sizes.data),
+            ("dataLocal", self.flags.get("data_local"), sizes.data_local),
+            ("dataRPCPort", self.rpc_flags, sizes.data_rpc_port),
+        )
         arguments = {
-            field: Argument(names, (str(number),))
-            for field, (names, number) in numbers.items()
+            field_name: Argument(names, (str(number),))
+            for field_name, names, number in rows
             if names and number is not None
         }
         if sizes.expert:
             # SGLang recommends as many expert ranks as tensor ranks.
-            ranks = (str(sizes.tensor or 1),) if self.needs_expert_ranks else ()
-            arguments["expert"] = Argument(self.expert_flags, ranks)
+            values = (str(sizes.tensor or 1),) if self.needs_expert_ranks else ()
+            arguments["expert"] = Argument(self.expert_flags, values)
         if sizes.port_per_rank and self.rank_port_flags:
             arguments["portPerRank"] = Argument(self.rank_port_flags)
         return arguments
@@ -233,12 +239,14 @@ class KvConnector(NamedTuple):
     """The KV connector that an engine's arguments configure.
 
     Attributes:
-        name: vLLM's connector, or SGLang's transfer backend.
+        name: vLLM's connector, such as `NixlConnector`, or SGLang's transfer backend, such as
+            `nixl`.
         role: vLLM's `kv_role`, or SGLang's `prefill` or `decode`; None if not set.
-        names: The connector and its nested connectors.
-        transfer_connectors: Connectors between pods; prefill and decode must have the same.
+        names: The names of the connector and its nested connectors.
+        transfer_connectors: Those of `names` that transfer KV caches between pods; prefill and
+            decode must have the same.
         side_channel: Environment variables for the address and port of the handshake; None if the
-            connector has no handshake. With a handshake, any `role` works on both sides.
+            connector has no handshake. A connector with a handshake works with any `role`.
     """
 
     name: str
@@ -253,8 +261,8 @@ class Transfer(NamedTuple):
 
     Attributes:
         arguments: Arguments for the engine of every pod.
-        connector: The connector that they configure, None if unknown.
-        findings: Their locations are relative to `kvTransfer`.
+        connector: The connector between pods that `arguments` configure, None if there is none.
+        findings: Findings; their locations are relative to `kvTransfer`.
     """
 
     arguments: tuple[Argument, ...] = ()
@@ -286,7 +294,7 @@ class OffloadResult(NamedTuple):
         variables: Environment variables.
         memory: Bytes of host memory in a pod.
         in_shared_memory: Whether that memory is in /dev/shm.
-        findings: Their locations are relative to `kvCacheOffloading`.
+        findings: Findings; their locations are relative to `kvCacheOffloading`.
     """
 
     arguments: tuple[Argument, ...]
@@ -312,13 +320,13 @@ class KvCache:
     """An engine's KV cache: transfer, offloading, events, and what prefill and decode must share.
 
     Attributes:
-        block_size_flag: Tokens in a block.
+        block_size_flag: Flag for the tokens in a block.
         transfer_flag: Flag that configures the KV connector.
         sidecar_protocol: Protocol of the prefill/decode sidecar; None if the connector defines it.
-        offloads_by_connector: Whether offloading is a KV connector, set by `transfer_flag`.
+        offloads_by_connector: Whether `transfer_flag` also configures offloading, as a connector.
         event_settings: Settings of KV cache events other than publisher, endpoint and topic.
-        pair_setting_flags: Settings that prefill and decode should share, such as the model's type
-            (`dtype`) and its KV cache's (`cache dtype`), with the spellings of their flags.
+        pair_setting_flags: Settings that prefill and decode should share, such as the type of the
+            weights (`dtype`) and of the KV cache (`cache dtype`), with the spellings of the flags.
         handshake_source: Source of the facts about the handshake of prefill and decode.
         recompute_setting: Setting that makes a decode engine compute a prompt whose KV cache it
             cannot load; empty if the engine has none.
@@ -334,14 +342,14 @@ class KvCache:
     recompute_setting: str = ""
 
     def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """Return the configured connector, None if there is none, or what is wrong with its flag.
+        """Return the configured connector, None if there is none, or the error in its flag.
 
-        The text continues a sentence that starts with `transfer_flag`, such as "has no value".
+        The error is a text that follows `transfer_flag` in a message, such as "has no value".
         """
         raise NotImplementedError
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Check for a connector that the engine does not have; locations name the flag."""
+        """Check whether the engine's release has the connector; locations name the flag."""
         return []
 
     def build_transfer(
@@ -354,8 +362,9 @@ class KvCache:
     ) -> Transfer:
         """Return the arguments that transfer the KV cache to other pods and offload it.
 
-        Called only if the command line configures no connector. `args` is None if the KV cache is
-        not transferred, `offloading` if it is not offloaded, or offloaded without a connector.
+        Called only if the command line configures no connector. `args` is None if the role does not
+        transfer its KV cache. `offloading` is None if the role does not offload its KV cache, or if
+        the engine does not use a connector for that.
         """
         raise NotImplementedError
 
@@ -446,7 +455,7 @@ class Telemetry:
     Attributes:
         load_metrics: Names of its load metrics.
         metrics_flag: The flag that enables or disables metrics.
-        tracing_flag: Endpoint of traces; None if the library does not know the flag.
+        tracing_flag: Flag for the endpoint of traces; None if the library does not know it.
     """
 
     load_metrics: LoadMetrics
@@ -464,7 +473,7 @@ class Engine:
         has_diffusion_server: Whether `NAME serve` starts another server for diffusion models.
         model_flags: Spellings of the flag for the path or name of the model.
         lora_flags: Flags for LoRA adapters (`modules`) and their limits.
-        length_flag: Tokens of the longest sequence.
+        length_flag: Flag for the tokens of the longest sequence.
         compile_cache_variable: Environment variable with the directory of its compiled kernels.
     """
 
@@ -483,7 +492,7 @@ class Engine:
     telemetry: Telemetry
 
     def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
-        """Return the words that the engine's own preprocessing leaves for argparse."""
+        """Preprocess a command line's words as the engine does before it runs argparse."""
         raise NotImplementedError
 
 
@@ -527,20 +536,25 @@ class EngineCommand:
     def script(self) -> str | None:
         """The script that `sh -c` runs, `UNKNOWN` for an Output; None if there is none."""
         script = self.argv.script
-        return None if script is None else UNKNOWN if is_output(script) else str(script)
+        if script is None:
+            return None
+        return UNKNOWN if is_output(script) else str(script)
 
     @property
     def port(self) -> int | None:
         """The engine's `--port`; None if it is unset or not a port number."""
-        port = integer(self.value(PORT_FLAG)) if self.engine is not None else None
+        if self.engine is None:
+            return None
+        port = integer(self.value(PORT_FLAG))
         return port if port is not None and 0 < port < 65536 else None
 
     def explain_missing_metrics(self) -> str | None:
         """Return why the engine serves no metrics, None if it does or that is unknown."""
         if self.engine is None or not self.is_readable:
             return None
-        flag, enables, message = self.engine.telemetry.metrics_flag
-        return message if self.has(flag) is not enables else None
+        metrics_flag = self.engine.telemetry.metrics_flag
+        serves_metrics = self.has(metrics_flag.flag) == metrics_flag.enables
+        return None if serves_metrics else metrics_flag.message
 
     @property
     def serves_https(self) -> bool:
@@ -550,7 +564,9 @@ class EngineCommand:
     @property
     def block_size(self) -> int | None:
         """Tokens in a block of the KV cache, None if not set."""
-        size = integer(self.value(self.engine.kv_cache.block_size_flag)) if self.engine else None
+        if self.engine is None:
+            return None
+        size = integer(self.value(self.engine.kv_cache.block_size_flag))
         return size if size is not None and size > 0 else None
 
     @property
@@ -572,7 +588,8 @@ class EngineCommand:
             if self.has(CONFIG_FLAG):
                 return None
             names = [self.model or ""]
-        return None if any(not name or "$" in name for name in names) else tuple(names) or None
+        is_known = bool(names) and all(name and "$" not in name for name in names)
+        return tuple(names) if is_known else None
 
     @property
     def requestable_names(self) -> set[str] | None:
@@ -586,18 +603,21 @@ class EngineCommand:
     @property
     def drain_seconds(self) -> int:
         """Seconds that running requests may take after SIGTERM, 0 if no flag sets them."""
-        flag = self.engine.http.drain_flag if self.engine is not None else None
-        return max(0, integer(self.value(flag)) or 0) if flag is not None else 0
+        if self.engine is None or self.engine.http.drain_flag is None:
+            return 0
+        return max(0, integer(self.value(self.engine.http.drain_flag)) or 0)
 
     @property
     def port_count(self) -> int:
-        """Number of ports that the engine serves on: 1, or the number of ranks of the pod."""
+        """Number of ports that the engine serves on: 1, or the pod's ranks if each has a port."""
         sizes = self.parallelism
-        return sizes.count_pod_ranks(1) if self._has_port_per_rank and sizes is not None else 1
+        if sizes is None or not self._has_port_per_rank:
+            return 1
+        return sizes.count_pod_ranks(nodes=1)
 
     @property
     def health_port(self) -> int | None:
-        """Port that reports the health of the pod's ranks, None if that is the serving port."""
+        """Port that reports the health of the pod's ranks, None if the serving port does."""
         if self.engine is None or not self._has_port_per_rank:
             return None
         flag, default = self.engine.sizes.supervisor

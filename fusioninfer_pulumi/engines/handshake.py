@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand, KvConnector, PairState
 
-#: Main spelling of each type by its other spellings. `fp8` is `fp8_e4m3` on all accelerators.
+#: Alternative spellings of types, and the spelling to compare: `half` is compared as `float16`.
+#: `fp8` is `fp8_e4m3` on all accelerators.
 _SYNONYMS = {
     "half": "float16",
     "fp16": "float16",
@@ -22,9 +23,10 @@ _SYNONYMS = {
     "float": "float32",
     "fp8_e4m3": "fp8",
 }
-#: Value of a setting that depends on the model's configuration or the accelerator.
+#: Default of all settings without a row in `_DEFAULTS`: the engine chooses a value that depends on
+#: the model's configuration or the accelerator.
 AUTO = "auto"
-#: Values of the other settings if they are not set.
+#: Defaults of settings, as shown in messages.
 _DEFAULTS = {
     "quantization": "none",
     "revision": "the default",
@@ -38,45 +40,50 @@ def _has_hidden_arguments(command: EngineCommand) -> bool:
 
 
 def read_pair_setting(command: EngineCommand, key: str) -> str | None:
-    """Return a setting of `list_pair_settings`: None if unknown, a default or `auto` if unset.
+    """Return a setting of `KvCache.list_pair_settings`, such as `float16` for `dtype`.
 
-    The served name always counts as unset; `prefill_decode_checks` compares served names.
+    An unset argument has its default or `auto`. Unknown values, and an unset model, release or
+    block size, are None. `served name` is always `auto`, because it is not in `pair_setting_flags`;
+    `prefill_decode_checks` compares served names.
     """
     engine, image = command.engine, command.image
     if engine is None:
         return None
     if key == "release":
-        return image.release or (".".join(map(str, image.version)) if image.version else None)
+        if image.release is None and image.version is not None:
+            return ".".join(map(str, image.version))
+        return image.release
     if key == "block size":
-        return str(command.block_size) if command.block_size is not None else None
+        return None if command.block_size is None else str(command.block_size)
     if key == "model":
         value = command.model
-    elif command.has(*engine.kv_cache.pair_setting_flags.get(key, ())):
-        # A switch has no value.
-        value = command.value(*engine.kv_cache.pair_setting_flags[key]) or "set"
-    elif not _has_hidden_arguments(command):
-        return _DEFAULTS.get(key, AUTO)
     else:
+        flag_names = engine.kv_cache.pair_setting_flags.get(key, ())
+        if not command.has(*flag_names):
+            return None if _has_hidden_arguments(command) else _DEFAULTS.get(key, AUTO)
+        value = command.value(*flag_names) or "set"  # a switch has no value
+    if value is None or "$" in value:
         return None
-    return None if value is None or "$" in value else _SYNONYMS.get(value, value)
+    return _SYNONYMS.get(value, value)
 
 
 def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
     """Return a short hash of the settings that prefill and decode must share to exchange KV caches.
 
-    Pods of different revisions of a service can transfer KV caches to each other if the hash is the
-    same. It covers the images, models, connectors, and all arguments that the handshake compares
-    in any release. Replica counts, parallel sizes, limits and served names do not change it.
+    Pods of two revisions of a service can transfer KV caches to each other if the revisions have
+    the same hash. It covers the images, models, connectors, and all arguments that the handshake
+    compares in any release. Replica counts, parallel sizes, limits and served names do not
+    change it.
 
     Args:
-        commands: The finished command lines of all prefill and decode roles, in any order. There is
-            one hash for all of them, so two roles may differ where the handshake allows it.
+        commands: The finished command lines of all prefill and decode roles, in any order. The hash
+            is that of the set of their settings, so roles need not have equal settings.
 
     Returns:
         Ten hexadecimal digits; None if an engine, image or connector is unknown, or arguments are
         hidden. Values with `$` are left out.
     """
-    factors: set[str] = set()
+    distinct_settings: set[str] = set()
     for command in commands:
         engine, connector, image = command.engine, command.connector, command.image.name
         if engine is None or image is None or not isinstance(connector, KvConnector):
@@ -84,29 +91,31 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
         if _has_hidden_arguments(command):
             return None
         release = read_pair_setting(command, "release")
-        if release is not None:  # the same for all mirrors
+        if release is not None:
+            # Without the registry, so that an image and its mirrors have the same hash.
             image = f"{command.image.repository.rpartition('/')[2]}:{release}"
-        # Defaults are omitted, so that a setting added here does not change the hash of services
-        # that do not set it.
-        keys = ("model", "block size", *engine.kv_cache.pair_setting_flags)
-        settings = {key: read_pair_setting(command, key) for key in keys}
-        changed = {
-            key: value
-            for key, value in settings.items()
-            if value not in (None, _DEFAULTS.get(key, AUTO))
+        settings: dict[str, Any] = {
+            "image": image,
+            "connectors": sorted(connector.transfer_connectors),
         }
-        values = {"image": image, "connectors": sorted(connector.transfer_connectors), **changed}
-        factors.add(json.dumps(values, sort_keys=True))
-    if not factors:
+        for key in ("model", "block size", *engine.kv_cache.pair_setting_flags):
+            value = read_pair_setting(command, key)
+            # Defaults are omitted, so that a setting added in a later version of this library does
+            # not change the hash of services that do not set it.
+            if value is not None and value != _DEFAULTS.get(key, AUTO):
+                settings[key] = value
+        distinct_settings.add(json.dumps(settings, sort_keys=True))
+    if not distinct_settings:
         return None
-    return hashlib.sha256("\n".join(sorted(factors)).encode()).hexdigest()[:10]
+    return hashlib.sha256("\n".join(sorted(distinct_settings)).encode()).hexdigest()[:10]
 
 
 class PairCompatibility(NamedTuple):
     """What happens to requests that a prefill and a decode pod serve together.
 
     Attributes:
-        differences: Settings that differ, as `name prefill -> decode` or a sentence.
+        state: Whether the decode pod can use the KV cache of the prefill pod.
+        differences: Settings that differ, such as `dtype float16 -> bfloat16`.
         client_effect: What clients see; empty if nothing differs or the outcome is unknown.
         source: Source of these facts; empty if the outcome is unknown.
     """
@@ -117,12 +126,14 @@ class PairCompatibility(NamedTuple):
     source: str = ""
 
 
+# Effects for clients.
 _EFFECTS = {
     PairState.DEGRADED: "decode computes these prompts itself",
     PairState.BROKEN: "these requests fail with HTTP 500",
 }
 _EXITS = "the decode engine exits, and all requests on it fail"
 _HANGS = "these requests get no answer, and decode may exit when their clients disconnect"
+#: Added to one of the other effects.
 _LISTENER_ENDS = "; the prefill engine then answers no decode engine until it restarts"
 
 
@@ -130,15 +141,16 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     """Compare the settings of a prefill and a decode pod, and return what happens to requests.
 
     The state is `UNKNOWN` if arguments are hidden, or if engines or connectors are unknown or
-    differ. Unless decode is known to hang, it is also `UNKNOWN` if
+    differ. Except for releases with which decode certainly hangs, it is also `UNKNOWN` if
 
     - a setting differs, but is `auto` or unknown on one side,
-    - only the releases differ, or a release is unknown, or
-    - it is unknown how decode handles a difference.
+    - no setting differs, but the releases differ or one is unknown, or
+    - it is unknown what decode does if it cannot load a KV cache.
     """
     engine = decode.engine
-    is_hidden = any(map(_has_hidden_arguments, (prefill, decode)))
-    if engine is None or prefill.engine is not engine or is_hidden:
+    if engine is None or prefill.engine is not engine:
+        return PairCompatibility(PairState.UNKNOWN)
+    if _has_hidden_arguments(prefill) or _has_hidden_arguments(decode):
         return PairCompatibility(PairState.UNKNOWN)
     first, second = prefill.connector, decode.connector
     if not (isinstance(first, KvConnector) and isinstance(second, KvConnector)):
@@ -148,23 +160,28 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     cache, source = engine.kv_cache, engine.kv_cache.handshake_source
     differences, is_certain = [], True
     for key in sorted(cache.list_pair_settings(prefill, decode)):
-        prefill_value, decode_value = (read_pair_setting(side, key) for side in (prefill, decode))
+        prefill_value = read_pair_setting(prefill, key)
+        decode_value = read_pair_setting(decode, key)
         if prefill_value != decode_value:
-            is_certain = is_certain and not {None, AUTO} & {prefill_value, decode_value}
+            if prefill_value in (None, AUTO) or decode_value in (None, AUTO):
+                is_certain = False
             differences.append(f"{key} {prefill_value or 'unknown'} -> {decode_value or 'unknown'}")
-    sizes = cache.explain_size_mismatch(prefill, decode)
-    if sizes is not None:
-        differences.append(f"{engine.sizes.flags['tensor'][0]}: {sizes}")
-    releases = {read_pair_setting(side, "release") for side in (prefill, decode)}
-    if not differences and len(releases) == 1 and None not in releases:
+    size_mismatch = cache.explain_size_mismatch(prefill, decode)
+    if size_mismatch is not None:
+        differences.append(f"{engine.sizes.flags['tensor'][0]}: {size_mismatch}")
+    prefill_release = read_pair_setting(prefill, "release")
+    is_same_release = prefill_release == read_pair_setting(decode, "release")
+    if not differences and is_same_release and prefill_release is not None:
         return PairCompatibility(PairState.COMPATIBLE, source=source)
-    listener = _LISTENER_ENDS if cache.can_end_listener(prefill, decode) else ""
+    suffix = _LISTENER_ENDS if cache.can_end_listener(prefill, decode) else ""
     if cache.can_decode_hang(prefill, decode):
-        return PairCompatibility(PairState.BROKEN, tuple(differences), _HANGS + listener, source)
+        return PairCompatibility(PairState.BROKEN, tuple(differences), _HANGS + suffix, source)
     if not differences or not is_certain:
         return PairCompatibility(PairState.UNKNOWN, tuple(differences))
     state = cache.predict_load_failure(decode)
     if state not in _EFFECTS:
         return PairCompatibility(state, tuple(differences))
+    # A decode engine that recomputes prompts survives failed handshakes, so its state is BROKEN if
+    # it exits.
     effect = _EFFECTS[state] if cache.can_survive_failed_handshake(decode) else _EXITS
-    return PairCompatibility(state, tuple(differences), effect + listener, source)
+    return PairCompatibility(state, tuple(differences), effect + suffix, source)

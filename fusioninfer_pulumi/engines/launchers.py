@@ -7,7 +7,7 @@
 - `none`: command lines are not changed.
 
 LeaderWorkerSet sets `LWS_LEADER_ADDRESS` and `LWS_WORKER_INDEX` (0 on the leader) before all other
-variables of a container, so the kubelet and shells can expand them.
+variables of a container. So the kubelet expands `$(LWS_WORKER_INDEX)` in arguments and variables.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LEADER_ADDRESS_ENV = "POD_IP"
 NODES_FLAGS = ("--nnodes", "-n")
 
 _SHELL = ["/bin/sh", "-c"]
-_HEAD = f"ray start --head --port={RAY_PORT}"
+_START_HEAD = f"ray start --head --port={RAY_PORT}"
 _JOIN = f"ray start --address=$LWS_LEADER_ADDRESS:{RAY_PORT} --block"
-_BACKEND = Argument(("--distributed-executor-backend",), ("ray",))
+_RAY_BACKEND = Argument(("--distributed-executor-backend",), ("ray",))
 
 # `ray health-check` succeeds once the head is up; KubeRay's workers use it too. The trap ends the
 # wait on SIGTERM, which a shell as process 1 otherwise ignores; `exec` makes ray process 1, so that
@@ -61,10 +61,11 @@ def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) 
     if engine is None:
         return Launcher.RAY
     supported = engine.multi_node.launchers
-    # If the ranks are spread evenly over the nodes, no copy of the model spans nodes.
-    is_even = data is not None and data % nodes == 0
-    is_data_parallel = is_even and Launcher.DATA_PARALLEL in supported
-    return Launcher.DATA_PARALLEL if is_data_parallel else supported[0]
+    # With whole ranks on each node, no copy of the model spans nodes.
+    divides_evenly = data is not None and data % nodes == 0
+    if divides_evenly and Launcher.DATA_PARALLEL in supported:
+        return Launcher.DATA_PARALLEL
+    return supported[0]
 
 
 def build_command(
@@ -91,7 +92,8 @@ def build_command(
             return _build_ray_command(command)
         return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if waits else _JOIN])
     if engine is None:
-        return edit_command(command)  # raises an error with the reason
+        # Raises an EditError with the reason why the engine is unknown.
+        return edit_command(command)
     arguments = engine.multi_node.build_arguments(command, launcher, nodes, is_leader=is_leader)
     if launcher is Launcher.DATA_PARALLEL and command.script is None:
         return _build_data_parallel_command(command, arguments)
@@ -108,9 +110,12 @@ def _build_ray_command(command: EngineCommand) -> ContainerCommand:
             "[vllm, serve])"
         )
     program, arguments = _split_program(command)
-    arguments += [word for argument in find_missing(command, [_BACKEND]) for word in argument.words]
+    for argument in find_missing(command, [_RAY_BACKEND]):
+        arguments += argument.words
     # With `exec` the engine is process 1 and gets SIGTERM when the pod is deleted.
-    return ContainerCommand(list(_SHELL), [f"{_HEAD} && exec {shlex.join([*program, *arguments])}"])
+    return ContainerCommand(
+        list(_SHELL), [f"{_START_HEAD} && exec {shlex.join([*program, *arguments])}"]
+    )
 
 
 def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
@@ -120,17 +125,18 @@ def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
             "the container's shell script starts ray itself, so a second ray start would fail; "
             "remove it"
         )
-    call, text = script.calls[0], edit_script(script, find_missing(command, [_BACKEND]))
+    call = script.calls[0]  # the only one, see `read_engine_script`
+    text = edit_script(script, find_missing(command, [_RAY_BACKEND]))
     if call.can_exec:
         text = f"{text[: call.start]}exec {text[call.start :]}"
     if script.is_and_list:
-        text = f"{_HEAD} && {text}"
+        text = f"{_START_HEAD} && {text}"
     else:
         # In braces, so that no part of the script runs if ray fails to start.
         body = text.rstrip("\n")
         # A backslash at the end would join the closing brace to the last line.
         end = "\n\n" if body.endswith("\\") else "\n"
-        text = f"{_HEAD} && {{\n{body}{end}}}"
+        text = f"{_START_HEAD} && {{\n{body}{end}}}"
     return ContainerCommand(*command.argv.with_script(text))
 
 
@@ -139,11 +145,12 @@ def _build_data_parallel_command(
 ) -> ContainerCommand:
     # The command is explicit, because the entrypoint of older images does not accept --headless.
     program, arguments = _split_program(command)
-    added = find_missing(command, wanted)
-    shell_only = [argument for argument in added if argument.in_script and not argument.values]
-    arguments += [
-        word for argument in added if argument not in shell_only for word in argument.words
-    ]
+    shell_only: list[Argument] = []
+    for argument in find_missing(command, wanted):
+        if argument.in_script and not argument.values:
+            shell_only.append(argument)
+        else:
+            arguments += argument.words
     if not shell_only:
         return ContainerCommand(program, arguments)
     # The shell computes the first rank, and passes on the other words.
@@ -163,14 +170,14 @@ def _split_program(command: EngineCommand) -> tuple[list[str], list[str]]:
 def _move_model_to_front(arguments: list[str]) -> list[str]:
     if arguments and not arguments[0].startswith("-"):
         return arguments
-    model, rest, skip = None, [], False
+    model, other_arguments, is_model = None, [], False
     for index, argument in enumerate(arguments):
-        if skip:
-            skip = False
+        if is_model:
+            model, is_model = argument, False
         elif argument == "--model" and index + 1 < len(arguments):
-            model, skip = arguments[index + 1], True
+            is_model = True
         elif argument.startswith("--model="):
             model = argument.partition("=")[2]
         else:
-            rest.append(argument)
-    return arguments if model is None else [model, *rest]
+            other_arguments.append(argument)
+    return arguments if model is None else [model, *other_arguments]

@@ -64,17 +64,16 @@ class SglangNodes(MultiNode):
     def build_arguments(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
     ) -> list[Argument]:
-        index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
         rank = Argument(("--node-rank",), ("0",))
         if not is_leader:
-            rank = Argument(("--node-rank",), (f"$({index})",), in_script=f'"${{{index}}}"')
+            rank = Argument(rank.names, ("$(LWS_WORKER_INDEX)",), in_script='"${LWS_WORKER_INDEX}"')
         return [
             Argument(("--nnodes",), (str(nodes),)),
             rank,
             Argument(
                 ("--dist-init-addr", "--nccl-init-addr"),
-                (f"$({leader}):{_INIT_PORT}",),
-                in_script=f'"${{{leader}}}:{_INIT_PORT}"',
+                (f"$(LWS_LEADER_ADDRESS):{_INIT_PORT}",),
+                in_script=f'"${{LWS_LEADER_ADDRESS}}:{_INIT_PORT}"',
             ),
         ]
 
@@ -101,12 +100,13 @@ class SglangKvCache(KvCache):
         mode = command.value(_MODE)
         if mode in (None, "null"):
             return None
-        backend = command.value(_BACKEND) or _DEFAULT_BACKEND
-        return KvConnector(backend, mode, (backend,), (backend,))
+        return _build_connector(command.value(_BACKEND) or _DEFAULT_BACKEND, mode)
 
     def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         compared_since = {"block size": COMPARES_PAGE_SIZE, "cache dtype": COMPARES_CACHE_DTYPE}
-        version = decode.image.version or (0,)
+        version = decode.image.version
+        if version is None:
+            return []
         return [setting for setting, since in compared_since.items() if version >= since]
 
     def build_transfer(
@@ -123,13 +123,14 @@ class SglangKvCache(KvCache):
             if value is not None:
                 message = "is not supported by SGLang"
                 return Transfer(findings=(error(UNSUPPORTED_BY_ENGINE, (field,), message),))
-        mode, backend = "prefill" if is_prefiller else "decode", args.connector or _NIXL_BACKEND
+        mode = "prefill" if is_prefiller else "decode"
+        backend = args.connector or _NIXL_BACKEND
         return Transfer(
-            tuple(
-                Argument((flag,), (value,), replaces=True)
-                for flag, value in ((_MODE, mode), (_BACKEND, backend))
+            (
+                Argument((_MODE,), (mode,), replaces=True),
+                Argument((_BACKEND,), (backend,), replaces=True),
             ),
-            KvConnector(backend, mode, (backend,), (backend,)),
+            _build_connector(backend, mode),
         )
 
     def build_offloading(
@@ -147,18 +148,22 @@ class SglangKvCache(KvCache):
         if request.folders:
             arguments.append(Argument((_HICACHE_STORAGE,), ("file",)))
             variables[_FOLDER_ENV] = request.folders[0]
-        problems = list(_check_offload(command, request, is_decoder=is_decoder))
+        findings = list(_check_offload(command, request, is_decoder=is_decoder))
         if sizes is None:
             message = (
                 "SGLang needs the memory of each rank, but the number of ranks is unknown; set "
                 "--hicache-size yourself"
             )
-            problems.append(error(UNSUPPORTED_BY_ENGINE, ("cpu",), message))
+            findings.append(error(UNSUPPORTED_BY_ENGINE, ("cpu",), message))
         elif gigabytes < 1:
-            problems.append(error(OUT_OF_RANGE, ("cpu",), "must be at least 1G for each rank"))
+            findings.append(error(OUT_OF_RANGE, ("cpu",), "must be at least 1G for each rank"))
         return OffloadResult(
-            tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(problems)
+            tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(findings)
         )
+
+
+def _build_connector(backend: str, mode: str | None) -> KvConnector:
+    return KvConnector(name=backend, role=mode, names=(backend,), transfer_connectors=(backend,))
 
 
 def _check_offload(
@@ -195,10 +200,11 @@ class SglangSizes(ParallelSizes):
         sizes = super().read(command)
         if sizes is None or sizes.data == 1:
             return sizes
-        context = ("-cp", "context-parallel")
-        if any(part in argument for argument in command.arguments for part in context):
-            return None  # in some context parallel layouts --dp-size means other ranks
-        # With data parallel attention, the copies share accelerators.
+        # Flags such as --attn-cp-size: in some context parallel layouts the ranks of --dp-size are
+        # not copies of the model.
+        if any("-cp" in word or "context-parallel" in word for word in command.arguments):
+            return None
+        # With data parallel attention, the ranks share the accelerators of tensor parallelism.
         return sizes._replace(data=1) if command.has(_DP_ATTENTION) else sizes
 
 
@@ -246,16 +252,18 @@ class Sglang(Engine):
     )
 
     def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
-        kept, skip = [], False
+        # `sglang serve` removes `--model-type` before argparse runs (`sglang/cli/serve.py`); the
+        # older program, `sglang.launch_server`, rejects it.
+        is_serve = command.program[-1:] == ("serve",)
+        kept, skips_next = [], False
         for word in words:
             name, equals, _ = word.value.partition("=")
-            # Only `sglang serve` accepts this flag, and removes it first (`sglang/cli/serve.py`).
-            if name == "--model-type" and command.program[-1:] == ("serve",):
-                skip = not equals
-            elif not skip:
-                kept.append(word)
+            if name == "--model-type" and is_serve:
+                skips_next = not equals
+            elif skips_next:
+                skips_next = False
             else:
-                skip = False
+                kept.append(word)
         return kept
 
 

@@ -1,8 +1,8 @@
 """vLLM: the facts about its releases and its command line.
 
 Sources: the source distributions of 0.11.0 to 0.14.0, 0.16.0 to 0.18.0, 0.21.0 to 0.25.0 and
-0.33.0, and the requirements in the wheels of 0.11.0 to 0.20.0. Older releases are rejected. Nothing
-was run on accelerators.
+0.33.0, the requirements in the wheels of 0.11.0 to 0.20.0, and files that comments name. Releases
+before 0.11.0 are rejected. Nothing was run on accelerators.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ LAST_WITH_RAY: Version = (0, 17, 1)
 #: Moving tags of vllm/vllm-openai; all of them are newer than 0.18.0.
 _MOVING_TAGS = ("latest", "nightly")
 
-#: Port of the multi-node rendezvous. It is torch's default, as in FusionInfer's later design
-#: document; vLLM's default is 29501. Data parallel ranks use other ports, which the leader chooses.
+#: Port of the rendezvous with launcher `multiprocessing`: torch's default, as in FusionInfer's
+#: design documents. vLLM's default is 29501.
 _MASTER_PORT = 29500
 
 _EXECUTOR_FLAG = "--distributed-executor-backend"
@@ -56,9 +56,9 @@ _MULTI_PORT_FLAGS = ("--data-parallel-multi-port-external-lb", "-dpm")
 _ADDRESS_FLAGS = ("--data-parallel-address", "-dpa")
 _START_RANK_FLAGS = ("--data-parallel-start-rank", "-dpr")
 _HEADLESS = Argument(("--headless",))
-# Flags that conflict with the launchers: `--headless` keeps the leader from serving; flags of load
-# balancers make every node serve, which vLLM rejects on headless workers; and a fixed rank would be
-# the same on all nodes, because they share a template.
+# Flags that conflict with the launchers `multiprocessing` and `data-parallel`: `--headless` keeps
+# the leader from serving; flags of load balancers (`lb`) make every node serve, which vLLM rejects
+# on headless workers; and a fixed rank would be the same on all workers, which share a template.
 _LAUNCHER_CONFLICTS = (
     _HEADLESS.names,
     _RANK_FLAGS,
@@ -97,23 +97,24 @@ class VllmNodes(MultiNode):
                 "remove it, or use launcher: ray"
             )
         if launcher is Launcher.DATA_PARALLEL:
-            return _build_rank_arguments(_compute_local_ranks(command, nodes), is_leader=is_leader)
-        return _build_node_arguments(nodes, is_leader=is_leader)
+            local_ranks = _compute_local_ranks(command, nodes)
+            return _build_data_parallel_arguments(local_ranks, is_leader=is_leader)
+        return _build_multiprocessing_arguments(nodes, is_leader=is_leader)
 
     def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
         if launcher is not Launcher.RAY:
             return []
         findings, at = [], ("multinode", "launcher")
         image, parallelism = command.image, command.parallelism
-        is_moving = image.is_stock and (image.tag or "").startswith(_MOVING_TAGS)
-        if is_moving or (image.version is not None and image.version >= WITHOUT_RAY):
+        has_moving_tag = image.is_stock and (image.tag or "").startswith(_MOVING_TAGS)
+        if has_moving_tag or (image.version is not None and image.version >= WITHOUT_RAY):
             message = (
                 f"the image vllm/vllm-openai:{image.tag} has no ray "
                 f"({format_version(LAST_WITH_RAY)} is the last with it); use launcher: "
                 "multiprocessing, or an image that adds ray"
             )
             findings.append(warning(IMAGE_WITHOUT_RAY, at, message))
-        # vLLM's docs/serving/data_parallel_deployment.md, and `launch_core_engines`.
+        # Source: vLLM's docs/serving/data_parallel_deployment.md, and `launch_core_engines`.
         has_ray_ranks = command.value(*_DATA_BACKEND_FLAGS) == "ray"
         if parallelism is not None and parallelism.data > 1 and not has_ray_ranks:
             message = (
@@ -124,61 +125,68 @@ class VllmNodes(MultiNode):
         return findings
 
 
-def _build_node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
-    """Return the arguments that give every node its rank.
+def _build_multiprocessing_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
+    """Return the arguments that number the nodes and connect them to the leader.
 
-    vLLM divides data parallel ranks among the nodes by `--nnodes` and `--node-rank`
+    From `--nnodes` and `--node-rank` vLLM also computes which data parallel ranks a node runs
     (`create_engine_config`, 0.11.1 to 0.33.0).
     """
-    index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
     rank = Argument(("--node-rank", "-r"), ("0",))
     if not is_leader:
-        rank = Argument(rank.names, (f"$({index})",), in_script=f'"${{{index}}}"')
+        rank = Argument(rank.names, ("$(LWS_WORKER_INDEX)",), in_script='"${LWS_WORKER_INDEX}"')
     arguments = [
         # Without this flag vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator, and
         # then rejects `--nnodes`. Later releases do not need the flag.
         Argument((_EXECUTOR_FLAG,), ("mp",)),
         Argument(NODES_FLAGS, (str(nodes),)),
         rank,
-        Argument(("--master-addr",), (f"$({leader})",), in_script=f'"${{{leader}}}"'),
+        Argument(
+            ("--master-addr",), ("$(LWS_LEADER_ADDRESS)",), in_script='"${LWS_LEADER_ADDRESS}"'
+        ),
         Argument(("--master-port",), (str(_MASTER_PORT),)),
     ]
     # Only the leader serves HTTP.
     return arguments if is_leader else [*arguments, _HEADLESS]
 
 
-def _build_rank_arguments(local: int, *, is_leader: bool) -> list[Argument]:
-    """Return the arguments that run `local` data parallel ranks on a node.
+def _build_data_parallel_arguments(local_ranks: int, *, is_leader: bool) -> list[Argument]:
+    """Return the arguments that run `local_ranks` data parallel ranks on a node.
 
     Workers run `--headless`, start at their first rank, and connect to the leader's address, as in
     KServe, llm-d and vLLM's `docs/serving/data_parallel_deployment.md`.
     """
-    address = LEADER_ADDRESS_ENV if is_leader else "LWS_LEADER_ADDRESS"
+    address_env = LEADER_ADDRESS_ENV if is_leader else "LWS_LEADER_ADDRESS"
     arguments = [
-        Argument(_LOCAL_FLAGS, (str(local),)),
-        Argument(_ADDRESS_FLAGS, (f"$({address})",), in_script=f'"${address}"'),
+        Argument(_LOCAL_FLAGS, (str(local_ranks),)),
+        Argument(_ADDRESS_FLAGS, (f"$({address_env})",), in_script=f'"${address_env}"'),
     ]
     if is_leader:
         return arguments
     # With one rank on each node, a rank is the node's index. Otherwise a shell must compute it.
-    values = ("$(LWS_WORKER_INDEX)",) if local == 1 else ()
-    first = Argument(_START_RANK_FLAGS, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
-    return [*arguments, _HEADLESS, first]
+    values = ("$(LWS_WORKER_INDEX)",) if local_ranks == 1 else ()
+    first_rank = f'"$((LWS_WORKER_INDEX * {local_ranks}))"'
+    return [*arguments, _HEADLESS, Argument(_START_RANK_FLAGS, values, in_script=first_rank)]
 
 
 def _compute_local_ranks(command: EngineCommand, nodes: int) -> int:
-    data, local = integer(command.value(*_DATA_FLAGS)), integer(command.value(*_LOCAL_FLAGS))
-    if data is None:
+    """Return the data parallel ranks of one node."""
+    ranks = integer(command.value(*_DATA_FLAGS))
+    local_ranks = integer(command.value(*_LOCAL_FLAGS))
+    if ranks is None:
         raise EditError(
             "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes; "
             "set parallelism.data"
         )
-    if local is None and data % nodes == 0:
-        return data // nodes
-    if local is None or local * nodes != data:
-        share = "" if local is None else f" of {local} ranks each ({_LOCAL_FLAGS[0]})"
-        raise EditError(f"--data-parallel-size {data} cannot be divided among {nodes} nodes{share}")
-    return local
+    if local_ranks is None:
+        if ranks % nodes:
+            raise EditError(f"--data-parallel-size {ranks} cannot be divided among {nodes} nodes")
+        return ranks // nodes
+    if local_ranks * nodes != ranks:
+        raise EditError(
+            f"--data-parallel-size {ranks} cannot be divided among {nodes} nodes of {local_ranks} "
+            f"ranks each ({_LOCAL_FLAGS[0]})"
+        )
+    return local_ranks
 
 
 class VllmSizes(ParallelSizes):
@@ -201,11 +209,11 @@ class VllmSizes(ParallelSizes):
 
     def read(self, command: EngineCommand) -> Parallelism | None:
         sizes = super().read(command)
-        if sizes is None or sizes.data_local is not None:
-            return sizes
         # With these flags a process runs only one data parallel rank.
-        has_one_rank = command.has(*_RANK_FLAGS, *_EXTERNAL_LB_FLAGS)
-        return sizes._replace(data_local=1) if has_one_rank else sizes
+        runs_one_rank = command.has(*_RANK_FLAGS, *_EXTERNAL_LB_FLAGS)
+        if sizes is not None and sizes.data_local is None and runs_one_rank:
+            return sizes._replace(data_local=1)
+        return sizes
 
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
@@ -216,11 +224,13 @@ class Vllm(Engine):
 
     name = "vllm"
     title = "vLLM"
-    # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
-    # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an
-    # error up to 0.11.0 and a warning from 0.11.1 to 0.33.0 (`FlexibleArgumentParser`), so the
-    # library passes the model as a positional argument, which all these releases accept.
+    # The entrypoint of vllm/vllm-openai starts the engine: `python3 -m
+    # vllm.entrypoints.openai.api_server` up to 0.11.0, `vllm serve` from 0.11.1 on
+    # (`docker/Dockerfile`).
     image_serves = True
+    # `vllm serve --model X` is an error up to 0.11.0 and a warning from 0.11.1 to 0.33.0
+    # (`FlexibleArgumentParser`), so the library passes the model to `vllm serve` as a positional
+    # argument, which all these releases accept.
     model_flags = ("--model",)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",
@@ -263,21 +273,22 @@ class Vllm(Engine):
     )
 
     def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
-        # `FlexibleArgumentParser.parse_args`, up to 0.33.0. `-O` sets the optimization level.
-        kept, skip = [], False
+        # As `FlexibleArgumentParser.parse_args` does, up to 0.33.0.
+        kept, skips_next = [], False
         for word in words:
             name, equals, value = word.value.partition("=")
-            if skip:
-                skip = False
+            if skips_next:
+                skips_next = False
             elif name.startswith("-O"):
-                skip = word.value == "-O"
+                # `-O2` or `-O 2` sets the optimization level.
+                skips_next = word.value == "-O"
             elif not name.startswith("-") or _NUMBER.fullmatch(word.value):
                 kept.append(word)
             elif "." in name:
-                # `--flag.key`: vLLM merges the keys into one JSON object.
-                skip = not equals
-                head = normalize_flag(name).partition(".")[0]
-                kept.append(Word(f"{head}={UNKNOWN}", word.place))
+                # vLLM merges `--flag.key1 1 --flag.key2 2` into one JSON object for `--flag`.
+                skips_next = not equals
+                flag = normalize_flag(name).partition(".")[0]
+                kept.append(Word(f"{flag}={UNKNOWN}", word.place))
             else:
                 kept.append(Word(f"{normalize_flag(name)}{equals}{value}", word.place))
         return kept

@@ -1,9 +1,10 @@
 """Generates the serving containers of roles.
 
 The library generates the serving container of a role if the service has a `model`, and either the
-template's container has no image or the role or the service sets `engine`. Roles with
-`leaderTemplate` or `workerTemplate` are unchanged. Values in the template's container take
-precedence, and arguments are merged. The origin of each value is recorded.
+template's container has no image, or the role or the service sets `engine`. Router roles, and roles
+with `leaderTemplate` or `workerTemplate`, are unchanged. Values in the template's container take
+precedence over generated ones; generated arguments are added to the container's. The origin of each
+value is recorded for `plan --explain`.
 """
 
 from __future__ import annotations
@@ -56,19 +57,21 @@ from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, UNKNOW
 
 #: `accelerator` of roles without GPUs.
 CPU = "cpu"
-#: Default cache folder of huggingface_hub in images of both engines, which run as root.
+#: Default cache folder of huggingface_hub in images of vLLM and SGLang, which run as root.
 _HUB_CACHE = "/root/.cache/huggingface"
-#: Origins of values, for `plan --explain`.
-USER, MODEL, RELEASE, CAPACITY, LIBRARY = (
-    "user", "model catalogue", "engine release", "capacity", "library default",
-)  # fmt: skip
+#: Origins of values.
+USER = "user"
+MODEL = "model catalogue"
+RELEASE = "engine release"
+CAPACITY = "capacity"  # the capacity package
+LIBRARY = "library default"
 
 PRESET_WITHOUT_IMAGE = Rule("preset-without-image")
 
 _NVIDIA_GPU, _AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
 #: AMD's accelerators: MI300X, AMD-Instinct-MI355X-OAM.
 _AMD = re.compile(r"(?<![a-z])mi[0-9]{3}", re.IGNORECASE)
-_NODE = "kubernetes.io/hostname"
+_HOSTNAME_LABEL = "kubernetes.io/hostname"
 _GIB = 2**30
 _CPUS = 4  # of a replica without GPUs
 
@@ -107,7 +110,8 @@ def _generates_container(args: InferenceServiceArgs, role: RoleArgs) -> bool:
 
 def expand(args: InferenceServiceArgs) -> Expansion:
     """Expand a spec: generate containers, mirror the fetcher's image and extend timeouts."""
-    user_args, args = args, _mirror_fetcher(args)
+    user_args = args
+    args = _mirror_fetcher(user_args)
     model = args.model
     generated_roles = frozenset(
         position for position, role in enumerate(args.roles) if _generates_container(args, role)
@@ -133,8 +137,10 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         findings += [finding for finding in expander.findings if finding not in findings]
         if errors(expander.findings):
             incomplete.add(("roles", position))
-    timeouts, timeout_values = _extend_timeouts(args, roles)
-    expanded = _unset_fields(args.model_copy(update={"roles": roles, **timeouts}), "engine")
+    timeout_fields, timeout_values = _extend_timeouts(args, roles)
+    expanded = args.model_copy(update={"roles": roles, **timeout_fields})
+    # The generated containers replace this field.
+    expanded = _unset_fields(expanded, "engine")
     values += timeout_values
     provenance = Provenance(user_args, origins, tuple(values), generated_roles)
     return Expansion(expanded, provenance, tuple(engines), tuple(findings), frozenset(incomplete))
@@ -149,35 +155,36 @@ def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
 
 
 def _extend_timeouts(
-    args: InferenceServiceArgs, roles: Sequence[RoleArgs]
+    args: InferenceServiceArgs, expanded_roles: Sequence[RoleArgs]
 ) -> tuple[dict[str, Any], list[PresetValue]]:
-    """Return longer timeouts, and notes on them, if engines may need more than the default."""
-    pairs = zip(args.roles, roles, strict=True)
-    longest = max(
-        (
-            compute_startup_seconds(new.startup)
-            for old, new in pairs
-            if new.startup is not old.startup and new.startup is not None
-        ),
-        default=0,
-    )
-    if longest <= (durations.seconds(DEFAULT_TIMEOUT) or 0):
+    """Return `wait` and `rollout` with longer timeouts, and the timeouts' origins.
+
+    Both are empty if the default timeout suffices for the generated `startup` of all roles.
+    Timeouts that users set do not change.
+    """
+    longest_startup = 0
+    for user_role, role in zip(args.roles, expanded_roles, strict=True):
+        if role.startup is not None and role.startup is not user_role.startup:
+            longest_startup = max(longest_startup, compute_startup_seconds(role.startup))
+    if longest_startup <= (durations.seconds(DEFAULT_TIMEOUT) or 0):
         return {}, []
-    minutes = -(-longest // 60)
+    minutes = -(-longest_startup // 60)
     timeout = f"{minutes + 10}m"
     reason = f"{minutes}m to start a replica (from startup.modelSize), plus 10m"
-    timeouts = {
-        name: part.model_copy(update={"timeout": timeout})
-        for name, part in (("wait", args.wait), ("rollout", args.rollout))
-        if "timeout" not in part.model_fields_set
+    fields = {
+        name: user_value.model_copy(update={"timeout": timeout})
+        for name, user_value in (("wait", args.wait), ("rollout", args.rollout))
+        if "timeout" not in user_value.model_fields_set
     }
     # Timeouts are fields of the service, so the name of the role is empty.
-    values = [PresetValue("", f"{name}.timeout", timeout, LIBRARY, reason) for name in timeouts]
-    return timeouts, values
+    values = [PresetValue("", f"{name}.timeout", timeout, LIBRARY, reason) for name in fields]
+    return fields, values
 
 
 @dataclass
 class _RoleExpander:
+    """Generates the template and the fields of one role; records their origins and findings."""
+
     args: InferenceServiceArgs
     model: ModelArgs
     position: int
@@ -192,8 +199,12 @@ class _RoleExpander:
         presets = get_edition_defaults(self.args.edition).presets
         self.preset: EnginePreset = presets[engine_args.name.value]
         self.release = engine_args.version or self.preset.release
-        role, is_default = self.user_role.name, engine_args.version is None
-        self.role_engine = RoleEngine(role, self.engine.title, self.release, is_default)
+        self.role_engine = RoleEngine(
+            self.user_role.name,
+            self.engine.title,
+            self.release,
+            is_default=engine_args.version is None,
+        )
         self.model_name = hub_name(self.model.uri) or ""
         self.weights_bytes = None
         if self.model.size is None:
@@ -201,15 +212,18 @@ class _RoleExpander:
         self.template: Mapping[str, Any] = self.user_role.template or {}
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
         self.user_container = self._find_user_container()
-        self.user_gpus = accelerators(
-            {"spec": {"containers": [self.user_container] if self.user_container else []}}
-        )
-        self.is_cpu = (self.user_role.accelerator or "").lower() == CPU
-        resources = self.user_container.get("resources") or {}
-        self.is_amd = _AMD_GPU in (resources.get("limits") or {}) or bool(
-            _AMD.search(self.user_role.accelerator or "")
-        )
-        self.hardware = "CPUs" if self.is_cpu else "AMD GPUs" if self.is_amd else "GPUs"
+        user_containers = [self.user_container] if self.user_container else []
+        self.user_gpus = accelerators({"spec": {"containers": user_containers}})
+        accelerator = self.user_role.accelerator or ""
+        limits = (self.user_container.get("resources") or {}).get("limits") or {}
+        self.is_cpu = accelerator.lower() == CPU
+        self.is_amd = _AMD_GPU in limits or _AMD.search(accelerator) is not None
+        #: Key of `EnginePreset.images`.
+        self.hardware = "GPUs"
+        if self.is_cpu:
+            self.hardware = "CPUs"
+        elif self.is_amd:
+            self.hardware = "AMD GPUs"
         images = self.preset.images
         pattern = images.get(self.hardware, images["GPUs"])
         self.image = use_mirror(pattern.format(release=self.release), self.args.image_registry)
@@ -217,7 +231,8 @@ class _RoleExpander:
         program = self.user_container.get("command") or list(self.preset.program)
         generated = {"name": self.engine.name, "image": self.image, "command": program}
         self.command = read_command({**self.user_container, **generated})
-        self.length = integer(self.command.value(self.engine.length_flag))
+        #: Tokens of the longest sequence, None if the user's arguments do not limit them.
+        self.length_limit = integer(self.command.value(self.engine.length_flag))
 
     def expand_role(self) -> RoleArgs:
         """Return the role with its generated template and fields."""
@@ -230,17 +245,22 @@ class _RoleExpander:
             text = ", ".join(f"{name} {size}" for name, size in sizes.items())
             self._note("parallelism", text, layout.origin, layout.reason)
         # The generated template replaces these fields.
-        role = _unset_fields(role, "engine", "gpus", *(["accelerator"] if self.is_cpu else []))
+        role = _unset_fields(role, "engine", "gpus")
+        if self.is_cpu:
+            role = _unset_fields(role, "accelerator")
         fields = dict(self._generate_fields(role))
         return role.model_copy(update={**fields, "template": self._build_template(role, layout)})
 
     def _generate_fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
+        """Yield the fields of the role that the user leaves to the library, with their values."""
         has_ranks = role.parallelism is not None and (role.parallelism.data or 1) > 1
-        if role.nodes > 1 and not has_ranks and not (role.multinode and role.multinode.launcher):
-            count = role.multinode.node_count if role.multinode is not None else None
+        has_launcher = role.multinode is not None and role.multinode.launcher is not None
+        if role.nodes > 1 and not has_ranks and not has_launcher:
             launcher = Launcher.MULTIPROCESSING
-            fields: dict[str, Any] = {} if count is None else {"node_count": count}
-            yield "multinode", MultinodeArgs(**fields, launcher=launcher)
+            fields: dict[str, Any] = {"launcher": launcher}
+            if role.multinode is not None and role.multinode.node_count is not None:
+                fields["node_count"] = role.multinode.node_count
+            yield "multinode", MultinodeArgs(**fields)
             self._note("multinode.launcher", launcher.value, RELEASE, "its image has no ray")
         if role.component_type is not ComponentType.WORKER and role.kv_transfer is None:
             yield "kv_transfer", KvTransferArgs()
@@ -248,43 +268,53 @@ class _RoleExpander:
         size = self.model.size or self.weights_bytes
         if role.startup is None and size is not None and "startupProbe" not in self.user_container:
             yield "startup", StartupArgs(model_size=str(size))
-            origin = MODEL if self.model_name in load_catalogue() else CAPACITY
-            origin = origin if self.model.size is None else USER
+            if self.model.size is not None:
+                origin = USER
+            else:
+                origin = MODEL if self.model_name in load_catalogue() else CAPACITY
             amount = int(quantity.parse(size))
             text = f"{-(-amount // _GIB)}Gi" if amount >= _GIB else str(size)
             reason = "5 minutes plus the time to read the weights at 200Mi/s"
             self._note("startup.modelSize", text, origin, reason)
         has_spread = "topologySpreadConstraints" in self.spec
         if role.topology_spread is None and role.nodes == 1 and not has_spread:
-            yield "topology_spread", [TopologySpreadArgs(topology_key=_NODE)]
-            self._note("topologySpread", _NODE, LIBRARY, "spreads replicas over nodes, if possible")
+            yield "topology_spread", [TopologySpreadArgs(topology_key=_HOSTNAME_LABEL)]
+            reason = "spreads replicas over nodes, if possible"
+            self._note("topologySpread", _HOSTNAME_LABEL, LIBRARY, reason)
 
     # GPUs and parallel sizes.
 
     def _choose_layout(self) -> GpuLayout:
-        """Return the GPUs of a pod, and the parallel sizes unless the user sets them."""
+        """Return the GPUs of a pod, and the parallel sizes if the user does not set any.
+
+        Reports a finding, and returns one GPU, if the number of GPUs is unknown.
+        """
         role = self.user_role
         if self.hardware not in self.preset.images and "image" not in self.user_container:
-            message = f"no {self.engine.title} image for {self.hardware} is known; set one in the "
-            self._report(PRESET_WITHOUT_IMAGE, "accelerator", f"{message}template, or use vLLM")
+            message = (
+                f"no {self.engine.title} image for {self.hardware} is known; set one in the "
+                "template, or use vLLM"
+            )
+            self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
         if self.is_cpu:
             self._note("accelerator", CPU, USER, "no GPUs")
             return GpuLayout(0)
         has_sizes = role.parallelism is not None and role.parallelism.has_sizes
         flags = [name for names in self.engine.sizes.flags.values() for name in names]
         argument_sizes = self.command.parallelism if self.command.has(*flags) else None
-        gpus, reason = role.gpus or self.user_gpus, ""
-        if gpus and not has_sizes and argument_sizes is None:
-            self._note("gpus", str(gpus), USER, reason)
-            return self._split(gpus)
-        if not gpus and role.parallelism is not None and has_sizes:
+        user_gpus = role.gpus or self.user_gpus
+        if user_gpus:
+            self._note("gpus", str(user_gpus), USER, "")
+            if has_sizes or argument_sizes is not None:
+                return GpuLayout(user_gpus)
+            return self._split(user_gpus)
+        if role.parallelism is not None and has_sizes:
             gpus = max(role.parallelism.accelerators // role.nodes, 1)
-            reason = "parallelism, divided by the pods of a replica"
-        elif not gpus and argument_sizes is not None:
+            self._note("gpus", str(gpus), USER, "parallelism, divided by the pods of a replica")
+            return GpuLayout(gpus)
+        if argument_sizes is not None:
             gpus = max(argument_sizes.count_accelerators() // role.nodes, 1)
-            reason = "parallel sizes in the arguments"
-        if gpus:
-            self._note("gpus", str(gpus), USER, reason)
+            self._note("gpus", str(gpus), USER, "parallel sizes in the arguments")
             return GpuLayout(gpus)
         if role.multinode is not None and role.nodes > 1:
             message = "is required for multi-node replicas: the number of GPUs per pod"
@@ -300,31 +330,38 @@ class _RoleExpander:
         if isinstance(layout, GpuLayout):
             self._note("gpus", str(layout.gpus), layout.origin, layout.reason)
             return layout
-        unknown = explain_unknown_model(self.model, self.model_name)
-        if unknown is not None:
-            self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), unknown))
+        reason = layout
+        unknown_model = explain_unknown_model(self.model, self.model_name)
+        if unknown_model is not None:
+            self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), unknown_model))
         else:
-            message = f"is required: the number of GPUs per pod; {layout}"
+            message = f"is required: the number of GPUs per pod; {reason}"
             self._report(FIELD_REQUIRED, "gpus", message)
         return GpuLayout(1)
 
     def _find_layout(self, accelerator: str) -> GpuLayout | str:
         """Return the layout of the catalogue or the capacity package, or why there is none.
 
-        The catalogue takes precedence, so that pods do not depend on installed packages, unless the
-        user sets the length of sequences: shorter sequences may need fewer GPUs.
+        The catalogue takes precedence, so that pods do not depend on installed packages. If the
+        user limits the length of sequences, the capacity package takes precedence, because shorter
+        sequences may need fewer GPUs.
         """
         catalogued = None
         if self.engine.name == CATALOGUE_ENGINE:
             catalogued = find_catalogue_layout(self.model_name, accelerator)
-        if catalogued is not None and self.length is None:
+        if catalogued is not None and self.length_limit is None:
             return catalogued
-        role = self.user_role
-        wide_ep = self.preset.supports_wide_ep and role.component_type is not ComponentType.WORKER
+        is_worker = self.user_role.component_type is ComponentType.WORKER
         computed = compute_layout(
-            self.model, accelerator, self.engine.name, self.length, wide_ep=wide_ep
+            self.model,
+            accelerator,
+            self.engine.name,
+            self.length_limit,
+            wide_ep=self.preset.supports_wide_ep and not is_worker,
         )
-        return catalogued if isinstance(computed, str) and catalogued is not None else computed
+        if catalogued is not None and isinstance(computed, str):
+            return catalogued
+        return computed
 
     def _split(self, gpus: int) -> GpuLayout:
         """Return a layout with a tensor rank for each GPU and a pipeline stage for each pod."""
@@ -342,10 +379,14 @@ class _RoleExpander:
             return GpuLayout(gpus)
         if gpus == 1 and nodes == 1:
             return GpuLayout(gpus)
-        sizes: dict[str, Any] = {"tensor": gpus} | ({"pipeline": nodes} if nodes > 1 else {})
-        explicit = role.parallelism.model_dump(exclude_none=True) if role.parallelism else {}
+        fields: dict[str, Any] = {"tensor": gpus}
+        if nodes > 1:
+            fields["pipeline"] = nodes
+        if role.parallelism is not None:
+            # The user's fields that are not sizes, such as `expert`.
+            fields |= role.parallelism.model_dump(exclude_none=True)
         reason = "tensor parallelism in a pod, pipeline parallelism across pods"
-        return GpuLayout(gpus, ParallelismArgs(**{**sizes, **explicit}), LIBRARY, reason)
+        return GpuLayout(gpus, ParallelismArgs(**fields), LIBRARY, reason)
 
     # The template.
 
@@ -353,70 +394,72 @@ class _RoleExpander:
         if not self.spec.get("containers"):
             return {}
         container = find_serving_container(self.template, self.user_role.container)
-        # A container with an image and another name is a sidecar.
         serving_names = (self.user_role.container, *ENGINES, "engine", "main")
-        is_serving = container["name"] in serving_names or "image" not in container
-        return container if is_serving else {}
+        # A container that has an image and none of these names is a sidecar.
+        is_sidecar = "image" in container and container["name"] not in serving_names
+        return {} if is_sidecar else container
 
     def _build_template(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
         generated = self._build_container(role, layout)
-        # The generated lists begin with the user's items, which keep their indexes, except ports.
-        lists = {key: generated[key] for key in ("args", "env") if key in generated}
-        serving = overlay(generated, {**self.user_container, **lists})
+        # The generated `args` and `env` already begin with the user's items.
+        merged_lists = {key: generated[key] for key in ("args", "env") if key in generated}
+        serving = overlay(generated, {**self.user_container, **merged_lists})
         containers = [dict(container) for container in self.spec.get("containers") or ()]
         names = [container["name"] for container in containers]
         at = names.index(serving["name"]) if serving["name"] in names else len(containers)
-        spec: dict[str, Any] = {
-            **self.spec,
-            "containers": [*containers[:at], serving, *containers[at + 1 :]],
-        }
+        containers[at : at + 1] = [serving]
+        spec: dict[str, Any] = {**self.spec, "containers": containers}
+        # Unlike `args` and `env`, the user's ports may have another index in the generated list.
         ports: Location = ("roles", self.position, "template", "spec", "containers", at, "ports")
         user_names = [port.get("name") for port in self.user_container.get("ports") or ()]
-        self.origins |= {
-            (*ports, index): (*ports, user_names.index(port.get("name")))
-            if port.get("name") in user_names
-            else ("roles", self.position, "port")
-            for index, port in enumerate(serving["ports"])
-        }
+        for index, port in enumerate(serving["ports"]):
+            origin: Location = ("roles", self.position, "port")
+            if port.get("name") in user_names:
+                origin = (*ports, user_names.index(port.get("name")))
+            port_location = (*ports, index)
+            self.origins[port_location] = origin
         transfer = self.user_role.kv_transfer
-        volumes = [
-            (
-                shared_memory(spec, serving, transfer.shared_memory if transfer else None),
-                "a volume in memory",
-                "the engine's processes share memory; the default is 64Mi",
-            )
-        ]
+        size_limit = transfer.shared_memory if transfer is not None else None
+        volume = shared_memory(spec, serving, size_limit)
+        reason = "the engine's processes share memory; the default is 64Mi"
+        self._add_volume(spec, serving, volume, "a volume in memory", reason)
         if self._needs_download_volume():
-            volumes.append((
-                empty_dir(spec, serving, "huggingface", _HUB_CACHE, {}),
-                "an emptyDir",
-                "a restarted container resumes its download",
-            ))  # fmt: skip
-        for added, value, reason in volumes:
-            if added is None:
-                continue
-            volume, mount = added
-            serving["volumeMounts"] = [*(serving.get("volumeMounts") or ()), mount]
-            spec["volumes"] = [*(spec.get("volumes") or ()), volume]
-            self._note(f"mount {mount['mountPath']}", value, LIBRARY, reason)
+            volume = empty_dir(spec, serving, "huggingface", _HUB_CACHE, {})
+            reason = "a restarted container resumes its download"
+            self._add_volume(spec, serving, volume, "an emptyDir", reason)
         return {**self.template, "spec": spec}
+
+    def _add_volume(
+        self,
+        spec: dict[str, Any],
+        container: dict[str, Any],
+        volume_and_mount: tuple[dict[str, Any], dict[str, Any]] | None,
+        value: str,
+        reason: str,
+    ) -> None:
+        if volume_and_mount is None:
+            return
+        volume, mount = volume_and_mount
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+        spec["volumes"] = [*(spec.get("volumes") or ()), volume]
+        self._note(f"mount {mount['mountPath']}", value, LIBRARY, reason)
 
     def _needs_download_volume(self) -> bool:
         """Return whether the engine downloads the model to a folder outside of all volumes."""
-        mounts = (
-            str(mount.get("mountPath")) for mount in self.user_container.get("volumeMounts") or ()
-        )
-        has_volume = self.model.cache is not None or any(
-            f"{_HUB_CACHE}/".startswith(f"{path.rstrip('/')}/") for path in mounts
-        )
-        engine_downloads = self.model.fetch is not Fetch.INIT_CONTAINER
-        return engine_downloads and not has_volume and hub_name(self.model.uri) is not None
+        if self.model.fetch is Fetch.INIT_CONTAINER or hub_name(self.model.uri) is None:
+            return False
+        mounts = self.user_container.get("volumeMounts") or ()
+        folders = [f"{str(mount.get('mountPath')).rstrip('/')}/" for mount in mounts]
+        has_mount = any(f"{_HUB_CACHE}/".startswith(folder) for folder in folders)
+        return self.model.cache is None and not has_mount
 
     def _build_container(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
         """Return the generated container; its `args` and `env` begin with the user's."""
         user_container, preset = self.user_container, self.preset
-        name = user_container.get("name") or role.container or self.engine.name
-        container: dict[str, Any] = {"name": name, "image": self.image}
+        container: dict[str, Any] = {
+            "name": user_container.get("name") or role.container or self.engine.name,
+            "image": self.image,
+        }
         if not user_container.get("command"):
             container["command"] = list(preset.program)
             arguments = self._generate_arguments(role, layout)
@@ -425,69 +468,80 @@ class _RoleExpander:
         port = role.port or self.command.port or self.engine.http.default_port
         container["ports"] = [{"name": "http", "containerPort": port}]
         self._note_generated(user_container, "ports", f"http {port}", RELEASE, "the engine's port")
-        variables: dict[str, tuple[str, str]] = {}
+        added_env: list[dict[str, str]] = []
         # Prefill and decode roles keep the default: the sidecar retries on a closed connection.
         if role.component_type is ComponentType.WORKER:
             reason = "seconds the engine keeps idle connections, longer than gateways use them"
-            variables[self.engine.http.keep_alive_variable] = (KEEP_ALIVE_SECONDS, reason)
+            name = self.engine.http.keep_alive_variable
+            added_env += self._select_missing_variable(name, KEEP_ALIVE_SECONDS, reason)
         if self.is_cpu:
-            variables |= {
-                key: (value, "GiB of KV cache") for key, value in preset.cpu_variables.items()
-            }
-        user_env = user_container.get("env") or ()
-        user_names = {variable["name"] for variable in user_env}
-        for key, (value, reason) in variables.items():
-            if key not in user_names:
-                container.setdefault("env", [*user_env]).append({"name": key, "value": value})
-                self._note(f"env {key}", value, LIBRARY, reason)
+            for name, value in preset.cpu_variables.items():
+                added_env += self._select_missing_variable(name, value, "GiB of KV cache")
+        if added_env:
+            container["env"] = [*(user_container.get("env") or ()), *added_env]
         container["resources"] = self._compute_resources(role, layout)
         return container
 
+    def _select_missing_variable(self, name: str, value: str, reason: str) -> list[dict[str, str]]:
+        if any(variable["name"] == name for variable in self.user_container.get("env") or ()):
+            return []
+        self._note(f"env {name}", value, LIBRARY, reason)
+        return [{"name": name, "value": value}]
+
     def _generate_arguments(self, role: RoleArgs, layout: GpuLayout) -> list[str]:
+        """Return the arguments to add to the user's."""
         preset, port = self.preset, self.user_role.port
-        catalogued = find_catalogue_model(self.model_name)
+        words: list[str] = []
+        if port is not None and port != self.engine.http.default_port:
+            words += self._select_missing((PORT_FLAG, str(port)), USER, "port")
+        reason = "other pods reach the engine and its metrics"
+        words += self._select_missing(preset.arguments, RELEASE, reason)
+        if self.is_cpu or layout.limits_length:
+            reason = "the longest sequence that the cache holds"
+            words += self._select_missing(preset.length_arguments, LIBRARY, reason)
         # Multi-node replicas do not drain: workers cannot see when their leader has finished, and
         # would always wait for the whole timeout.
         has_drain = parse_release(self.release) >= parse_release(preset.drain_since)
-        can_drain = role.nodes == 1 and has_drain
-        drain_arguments, grace = preset.drain_arguments, self.spec.get(GRACE_FIELD)
-        if drain_arguments and isinstance(grace, int):
-            seconds = min(int(drain_arguments[1]), compute_drain_seconds(grace))
-            drain_arguments = (drain_arguments[0], str(seconds)) if seconds > 0 else ()
-        candidates = (
-            (port is not None and port != self.engine.http.default_port,
-             (PORT_FLAG, str(port)), USER, "port"),
-            (True, preset.arguments, RELEASE, "other pods reach the engine and its metrics"),
-            (self.is_cpu or layout.limits_length, preset.length_arguments, LIBRARY,
-             "the longest sequence that the cache holds"),
-            (can_drain, drain_arguments, LIBRARY,
-             "seconds a terminating pod gets to finish its requests"),
-            (catalogued is not None and self.engine.name == CATALOGUE_ENGINE,
-             catalogued.arguments if catalogued else (), MODEL,
-             catalogued.source if catalogued else ""),
-        )  # fmt: skip
-        words: list[str] = []
-        for applies, arguments, origin, reason in candidates:
-            words += self._select_missing(arguments, origin, reason) if applies else ()
+        if has_drain and role.nodes == 1:
+            reason = "seconds a terminating pod gets to finish its requests"
+            words += self._select_missing(self._shorten_drain(), LIBRARY, reason)
+        catalogued = find_catalogue_model(self.model_name)
+        if catalogued is not None and self.engine.name == CATALOGUE_ENGINE:
+            words += self._select_missing(catalogued.arguments, MODEL, catalogued.source)
         return words
+
+    def _shorten_drain(self) -> tuple[str, ...]:
+        """Return the preset's drain arguments, at most as long as the user's grace period allows.
+
+        Empty if the preset has none, or the grace period leaves no time.
+        """
+        grace = self.spec.get(GRACE_FIELD)
+        if not self.preset.drain_arguments or not isinstance(grace, int):
+            return self.preset.drain_arguments
+        flag, default_seconds = self.preset.drain_arguments
+        seconds = min(int(default_seconds), compute_drain_seconds(grace))
+        return (flag, str(seconds)) if seconds > 0 else ()
 
     def _select_missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
         """Return the arguments whose flags the user does not set; note each flag's value."""
         user_args = [str(word) for word in self.user_container.get("args") or ()]
-        positions = {
-            normalize_flag(word.partition("=")[0]): at for at, word in enumerate(user_args)
+        user_indexes = {
+            normalize_flag(word.partition("=")[0]): index for index, word in enumerate(user_args)
         }
         missing: list[str] = []
         starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
         for start, end in pairwise([*starts, len(wanted)]):
-            words = wanted[start:end]
-            index = positions.get(normalize_flag(words[0]))
-            if index is None:
-                missing += words
-                self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)
+            flag, *values = wanted[start:end]
+            user_index = user_indexes.get(normalize_flag(flag))
+            if user_index is None:
+                missing += [flag, *values]
+                self._note(f"args {flag}", " ".join(values), origin, reason)
                 continue
-            value = user_args[index].partition("=")[2] or "".join(user_args[index + 1 : index + 2])
-            self._note(f"args {words[0]}", value, USER, f"replaces {' '.join(words)}")
+            # The user writes `--flag=value`, or the value is the next word.
+            user_value = user_args[user_index].partition("=")[2]
+            if not user_value and user_index + 1 < len(user_args):
+                user_value = user_args[user_index + 1]
+            self._note(f"args {flag}", user_value, USER, f"replaces {' '.join([flag, *values])}")
         return missing
 
     def _compute_resources(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
@@ -495,23 +549,25 @@ class _RoleExpander:
         if layout.gpus and not role.resource_claims and not self.user_gpus:
             limits[_AMD_GPU if self.is_amd else _NVIDIA_GPU] = str(layout.gpus)
         if self.is_cpu:
-            size = int(quantity.parse(self.model.size or self.weights_bytes or 4 * _GIB))
-            memory = self.preset.cpu_cache + size + 4 * _GIB
+            weights = int(quantity.parse(self.model.size or self.weights_bytes or 4 * _GIB))
+            memory = self.preset.cpu_cache + weights + 4 * _GIB
+            memory_reason = "weights, KV cache and 4Gi"
             cpus, cpu_reason = _CPUS, "CPUs of one replica"
-            reason = "weights, KV cache and 4Gi"
         else:
             # vLLM runs an API server and an engine core for each copy of the model, and a worker
             # for each GPU (docs/design/arch_overview.md); each process keeps a core busy.
             sizes = role.parallelism or ParallelismArgs()
             copies = sizes.data_local or max((sizes.data or 1) // role.nodes, 1)
             cpus, cpu_reason = 2 * (2 * copies + layout.gpus), "two for each engine process"
-            memory, reason = (8 + 8 * layout.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
+            memory = (8 + 8 * layout.gpus) * _GIB
+            memory_reason = "8Gi, and 8Gi for each GPU"
             if role.kv_cache_offloading is not None:
                 memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
-                reason += ", and kvCacheOffloading.cpu"
+                memory_reason += ", and kvCacheOffloading.cpu"
         requests = {"cpu": str(cpus), "memory": f"{-(-memory // _GIB)}Gi"}
         user_resources = self.user_container.get("resources") or {}
-        # The API server rejects a request above its limit, so lower limits are requested.
+        # The API server rejects a request above its limit. So a user's limit that is lower than the
+        # generated request becomes the request.
         lower_limits = {
             name: limit
             for name, limit in (user_resources.get("limits") or {}).items()
@@ -519,8 +575,11 @@ class _RoleExpander:
         }
         user_requests = {**lower_limits, **(user_resources.get("requests") or {})}
         self._note_generated(user_requests, "cpu", requests["cpu"], LIBRARY, cpu_reason)
-        self._note_generated(user_requests, "memory", requests["memory"], LIBRARY, reason)
-        return {"requests": {**requests, **lower_limits}, **({"limits": limits} if limits else {})}
+        self._note_generated(user_requests, "memory", requests["memory"], LIBRARY, memory_reason)
+        resources: dict[str, Any] = {"requests": {**requests, **lower_limits}}
+        if limits:
+            resources["limits"] = limits
+        return resources
 
     # Notes and findings.
 
@@ -540,12 +599,12 @@ class _RoleExpander:
         self, user_fields: Mapping[str, Any], key: str, value: str, origin: str, reason: str
     ) -> None:
         """Note the user's value of a field if it is set, else the generated one."""
-        if key in user_fields:
-            user_value = user_fields[key]
-            is_plain = isinstance(user_value, (str, int))
-            value = str(user_value) if is_plain else "as in the template"
-            origin, reason = USER, "template"
-        self._note(key, value, origin, reason)
+        if key not in user_fields:
+            self._note(key, value, origin, reason)
+        elif isinstance(user_fields[key], (str, int)):
+            self._note(key, str(user_fields[key]), USER, "template")
+        else:
+            self._note(key, "as in the template", USER, "template")
 
     def _note(self, field_name: str, value: str, origin: str, reason: str) -> None:
         self.values.append(PresetValue(self.user_role.name, field_name, value, origin, reason))

@@ -1,8 +1,8 @@
 """Validates an object, or a part of one, against the schema of its kind.
 
-A `pulumi.Output` matches every schema, and so do values that are not JSON or nested too deep, which
-other checks report. List items with equal keys (`x-keys`) are errors, because the API server uses
-the keys to merge lists.
+A `pulumi.Output` matches every schema. Values that are not JSON or nested too deep also match;
+other checks report them. List items with equal keys (`x-keys`) are errors, because the API server
+uses the keys to merge lists.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ def _normalize(schema: KindSchema, node: Schema, value: Any, depth: int = 0) -> 
         return value
     if isinstance(value, Mapping):
         fields = node.get("properties")
+        # Null is an error in keys that are not fields, such as labels, so it is kept there.
         return {
             key: _normalize(schema, schema.below(node, str(key)), item, depth + 1)
             for key, item in value.items()
@@ -106,9 +107,9 @@ def _normalize(schema: KindSchema, node: Schema, value: Any, depth: int = 0) -> 
     if isinstance(value, (list, tuple)):
         items = schema.below(node, 0)
         return [_normalize(schema, items, item, depth + 1) for item in value]
-    is_quantity = isinstance(value, float) and node.get("type") == ["integer", "string"]
+    has_quantity_type = node.get("type") == ["integer", "string"]
     # Another check reports infinity, which is not JSON.
-    if is_quantity and math.isfinite(value):
+    if isinstance(value, float) and has_quantity_type and math.isfinite(value):
         return int(value) if value.is_integer() else str(value)
     return value
 
@@ -131,7 +132,9 @@ def _drop_unset(value: Any) -> Any:
     """Return a copy without null and empty fields, which API validation treats as not set."""
     if isinstance(value, Mapping):
         return {key: _drop_unset(item) for key, item in value.items() if item not in (None, "")}
-    return [_drop_unset(item) for item in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [_drop_unset(item) for item in value]
+    return value
 
 
 def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
@@ -142,21 +145,23 @@ def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
 
 def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
     """Check a value that is at `path` in an object."""
-    unknown: set[str] = set()
-    known_value = _replace_unknown(value, unknown)
+    placeholders: set[str] = set()
+    known_value = _replace_unknown(value, placeholders)
+    # The validator checks whole objects. Of this one only the part at `path` exists, so errors
+    # about other parts are dropped.
     whole_object = known_value
     for key in reversed(path):
         whole_object = [whole_object] if isinstance(key, int) else {key: whole_object}
     findings: list[Finding] = []
     for problem in schema.validator.iter_errors(whole_object):
         at = _convert_path(whole_object, problem.instance_path)
-        is_unknown = isinstance(problem.instance, str) and problem.instance in unknown
-        if at[: len(path)] == path and not is_unknown:
+        is_placeholder = isinstance(problem.instance, str) and problem.instance in placeholders
+        if at[: len(path)] == path and not is_placeholder:
             user_value = reduce(getitem, at[len(path) :], value)
             findings += _convert_error(schema, problem, at, user_value)
     for at, node, part_value in schema.nodes(schema.at(path), known_value, path):
         if "x-keys" in node and isinstance(part_value, list):
-            findings += _check_keys(schema, at, node, part_value, unknown)
+            findings += _check_keys(schema, at, node, part_value, placeholders)
         elif isinstance(part_value, Mapping):
             findings += _warn_of_experimental_fields(at, node, part_value)
             findings += _check_quantities(schema, at, node, part_value)
@@ -174,29 +179,34 @@ def _check_quantities(
                 yield error(INVALID_FORMAT, (*at, key), f"must be {_QUANTITY}, got {show(value)}")
 
 
-def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
-    """Return a copy with placeholders, added to `unknown`, for Outputs and non-JSON values."""
+def _replace_unknown(value: Any, placeholders: set[str], depth: int = 0) -> Any:
+    """Replace Outputs and values that are not JSON; add each placeholder to `placeholders`."""
     if isinstance(value, Mapping) and depth < MAX_DEPTH:
-        items = ((key, item) for key, item in value.items() if isinstance(key, str))
-        return {key: _replace_unknown(item, unknown, depth + 1) for key, item in items}
+        return {
+            key: _replace_unknown(item, placeholders, depth + 1)
+            for key, item in value.items()
+            if isinstance(key, str)
+        }
     if isinstance(value, (list, tuple)) and depth < MAX_DEPTH:
-        return [_replace_unknown(item, unknown, depth + 1) for item in value]
-    if value is None or isinstance(value, (bool, int)):
+        return [_replace_unknown(item, placeholders, depth + 1) for item in value]
+    if _is_json_scalar(value):
         return value
-    # JSON has no lone surrogates. Most strings are ASCII, which is faster to test.
-    if isinstance(value, str) and (
-        value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
-    ):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    placeholder = f"\0{len(unknown)}"
-    unknown.add(placeholder)
+    placeholder = f"\0{len(placeholders)}"
+    placeholders.add(placeholder)
     return placeholder
 
 
+def _is_json_scalar(value: Any) -> bool:
+    if isinstance(value, str):
+        # JSON has no lone surrogates. Most strings are ASCII, which is faster to test.
+        return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (bool, int))
+
+
 def _convert_path(value: Any, path: Sequence[str | int]) -> Location:
-    """Convert a path of jsonschema-rs, which turns a key such as "1" into a number."""
+    """Convert a path of jsonschema-rs, in which a mapping's key "1" is a number, to a location."""
     at: list[str | int] = []
     for part in path:
         key = str(part) if isinstance(value, Mapping) else part
@@ -206,8 +216,10 @@ def _convert_path(value: Any, path: Sequence[str | int]) -> Location:
 
 
 def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -> Iterator[Finding]:
-    """Convert an error of jsonschema-rs; `value` is the user's value."""
-    name, expected = problem.kind.name, problem.kind.value
+    """Convert an error of jsonschema-rs at a location; `value` is the user's value there."""
+    name = problem.kind.name
+    # What the schema expects; for unknown keys, the keys.
+    expected = problem.kind.value
     if name == "additionalProperties":
         for key in expected:
             if "patternProperties" in schema.at(at):
@@ -268,17 +280,17 @@ def _describe_type(schema: KindSchema, node: Schema) -> str:
 
 
 def _explain_unknown_key(at: Location, parent: Schema) -> Finding:
-    key, known = str(at[-1]), sorted(parent.get("properties", ()))
-    closest = closest_name(key, known)
+    known_keys = sorted(parent.get("properties", ()))
+    closest = closest_name(str(at[-1]), known_keys)
     if closest is not None:
         return error(UNKNOWN_KEY, at, f"unknown key, did you mean {closest}?")
-    is_short = len(known) <= _MAX_LISTED_KEYS
-    hint = f"allowed: {', '.join(known)}" if is_short else "Kubernetes has no such field"
-    return error(UNKNOWN_KEY, at, f"unknown key; {hint}")
+    if len(known_keys) <= _MAX_LISTED_KEYS:
+        return error(UNKNOWN_KEY, at, f"unknown key; allowed: {', '.join(known_keys)}")
+    return error(UNKNOWN_KEY, at, "unknown key; Kubernetes has no such field")
 
 
 def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
-    """Return the error about a number, text, list or mapping that is too small or too large."""
+    """Return the error for the schema keyword `name`: `uniqueItems` or a key of `_LIMITS`."""
     if name == "uniqueItems":
         return error(DUPLICATE_NAME, at, f"must not repeat values, got {show(value)}")
     if name in ("minLength", "minItems", "minProperties") and limit == 1:
@@ -288,30 +300,35 @@ def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
 
 
 def _check_keys(
-    schema: KindSchema, at: Location, node: Schema, items: list[Any], unknown: set[str]
+    schema: KindSchema, at: Location, node: Schema, items: list[Any], placeholders: set[str]
 ) -> Iterator[Finding]:
-    """Yield an error for each item whose keys have the values of an earlier item."""
-    fields = schema.below(node, 0)
+    """Yield an error for each item whose merge keys (`x-keys`) have the values of an earlier item.
+
+    Containers have one key (`name`), container ports two (`containerPort` and `protocol`).
+    """
+    item_schema = schema.below(node, 0)
     first_indexes: dict[str, int] = {}
     for index, item in enumerate(items):
         if not isinstance(item, Mapping):
             continue
-        keys = {
-            key: item.get(key, schema.below(fields, key).get("default")) for key in node["x-keys"]
+        values = {
+            key: item.get(key, schema.below(item_schema, key).get("default"))
+            for key in node["x-keys"]
         }
-        if any(isinstance(key, str) and key in unknown for key in keys.values()):
+        if any(isinstance(value, str) and value in placeholders for value in values.values()):
             continue
-        first_index = first_indexes.setdefault(repr(keys), index)
-        if first_index != index:
-            values = " and ".join(
-                show(value) if len(keys) == 1 else f"{key} {show(value)}"
-                for key, value in keys.items()
-            )
-            location = (*at, index, *keys) if len(keys) == 1 else (*at, index)
-            earlier = format_path((at[-1], first_index))
-            verb = "is" if len(keys) == 1 else "are"
-            message = f"{values} {verb} also in {earlier}; remove one of them"
-            yield error(DUPLICATE_NAME, location, message)
+        first_index = first_indexes.setdefault(repr(values), index)
+        if first_index == index:
+            continue
+        earlier = format_path((at[-1], first_index))
+        if len(values) == 1:
+            ((key, value),) = values.items()
+            message = f"{show(value)} is also in {earlier}; remove one of them"
+            yield error(DUPLICATE_NAME, (*at, index, key), message)
+        else:
+            shown = " and ".join(f"{key} {show(value)}" for key, value in values.items())
+            message = f"{shown} are also in {earlier}; remove one of them"
+            yield error(DUPLICATE_NAME, (*at, index), message)
 
 
 def _warn_of_experimental_fields(

@@ -34,19 +34,20 @@ def build_leader_worker_sets(
 def _build_leader_worker_set(
     meta: ServiceMeta, shape: ServiceShape, role: RolePlan, planned: LwsPlan
 ) -> Manifest:
-    queue = {} if shape.local_queue is None else {labels.KUEUE_QUEUE: shape.local_queue}
     own_labels = {
         **get_role_labels(meta, role.args),
         **_build_lws_labels(planned, role.pods.revision),
-        **queue,
     }
+    if shape.local_queue is not None:
+        own_labels[labels.KUEUE_QUEUE] = shape.local_queue
     if role.pods.pair_revision:
         own_labels[labels.PAIR_REVISION] = role.pods.pair_revision
     spec: dict[str, Any] = {
         "replicas": len(planned.replicas),
         "leaderWorkerTemplate": _build_leader_worker_template(meta, shape, role, planned),
     }
-    if planned.ordinal is None:
+    # A LeaderWorkerSet with one replica needs no strategy: the Pulumi program orders updates.
+    if planned.is_per_role:
         rollout = role.rollout
         at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
         spec["rolloutStrategy"] = {
@@ -67,23 +68,23 @@ def _build_leader_worker_set(
 def _build_leader_worker_template(
     meta: ServiceMeta, shape: ServiceShape, role: RolePlan, planned: LwsPlan
 ) -> Manifest:
-    built: Manifest = {"size": role.nodes}
-    policy = choose_restart_policy(role)
-    if policy is not None:
-        built["restartPolicy"] = policy.value
+    lws_template: Manifest = {"size": role.nodes}
+    restart_policy = choose_restart_policy(role)
+    if restart_policy is not None:
+        lws_template["restartPolicy"] = restart_policy.value
     if role.args.sub_group_policy is not None:
-        # The webhook adds this default, and the stored object must equal the rendered one.
-        built["subGroupPolicy"] = set_default_type(
+        # The webhook adds the default type. Without it in the rendered object, the stored object
+        # would differ.
+        lws_template["subGroupPolicy"] = set_default_type(
             role.args.sub_group_policy.model_dump(mode="json", by_alias=True)
         )
-
     if role.nodes > 1:
-        built["leaderTemplate"] = _customize_template(
-            meta, shape, role.leader_template, role, planned
-        )
+        leader_template = _customize_template(meta, shape, role.leader_template, role, planned)
+        lws_template["leaderTemplate"] = leader_template
     # LeaderWorkerSet creates the pod of a single-node replica from the worker template.
-    built["workerTemplate"] = _customize_template(meta, shape, role.worker_template, role, planned)
-    return built
+    worker_template = _customize_template(meta, shape, role.worker_template, role, planned)
+    lws_template["workerTemplate"] = worker_template
+    return lws_template
 
 
 def _customize_template(
@@ -110,17 +111,21 @@ def _customize_template(
 
 
 def _build_lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
-    indexes = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
+    lws_labels: dict[str, str] = {}
+    if not planned.is_per_role:
+        lws_labels[labels.REPLICA_INDEX] = str(planned.ordinal)
     if planned.group is not None:
-        indexes[labels.GROUP_INDEX] = str(planned.group)
-    return {**indexes, labels.REVISION: revision}
+        lws_labels[labels.GROUP_INDEX] = str(planned.group)
+    lws_labels[labels.REVISION] = revision
+    return lws_labels
 
 
 def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
     """Return the restart policy of a role's replicas, None for LeaderWorkerSet's default.
 
-    A worker may exit before the leader's Ray head is up. If that recreated the replica, the replica
-    would never start. So a multi-node replica is recreated only after it has started once.
+    A worker may exit before the leader's ray head is up. If its exit recreated the replica, the
+    replica would never start. So by default a multi-node replica is recreated only after it has
+    started once.
     """
     if role.args.restart_policy is not None:
         return role.args.restart_policy
@@ -129,14 +134,18 @@ def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
 
 def set_default_type(policy: Mapping[str, Any]) -> dict[str, Any]:
     """Return a subgroup policy with the type that LeaderWorkerSet's webhook adds by default."""
-    explicit = {key: value for key, value in policy.items() if value is not None}
-    return {**explicit, SUB_GROUP_TYPE: explicit.get(SUB_GROUP_TYPE) or DEFAULT_SUB_GROUP_TYPE}
+    with_default = {key: value for key, value in policy.items() if value is not None}
+    if not with_default.get(SUB_GROUP_TYPE):
+        with_default[SUB_GROUP_TYPE] = DEFAULT_SUB_GROUP_TYPE
+    return with_default
 
 
 def is_same_policy(old: Any, new: Any) -> bool:
     """Return whether two subgroup policies are equal after defaulting; None equals empty."""
-    first, second = (
-        set_default_type(policy) if policy and isinstance(policy, Mapping) else policy
-        for policy in (old, new)
-    )
-    return bool((first or None) == (second or None))
+    return bool(_normalize_policy(old) == _normalize_policy(new))
+
+
+def _normalize_policy(policy: Any) -> Any:
+    if not policy:
+        return None
+    return set_default_type(policy) if isinstance(policy, Mapping) else policy

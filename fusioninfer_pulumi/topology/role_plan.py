@@ -29,10 +29,10 @@ class ReplicaPlan:
     """One replica of a role.
 
     Attributes:
-        index: Ordinal, from 0.
+        index: Ordinal of the replica in its role and serving group, from 0.
         name: Name of its LeaderWorkerSet; with layout PerRole, of its leader pod.
         task: `{role}-{index}`, its Volcano task with layout PerReplica.
-        group: Its serving group, None if the service has none.
+        group: Index of its serving group, None if the service has none.
     """
 
     index: int
@@ -45,10 +45,11 @@ class LwsPlan(NamedTuple):
     """One LeaderWorkerSet of a role.
 
     Attributes:
-        task: Volcano task of its pods; its replicas share it, because they share a pod template.
+        task: Volcano task of its pods, named in the pod template: `{role}-{ordinal}`, or the role
+            with layout PerRole.
         replicas: Its replicas, in the order of LeaderWorkerSet's group index.
-        ordinal: Ordinal of its only replica; None with layout PerRole.
-        group: Its serving group, None if the service has none.
+        ordinal: `index` of its only replica; None with layout PerRole.
+        group: Index of its serving group, None if the service has none.
     """
 
     name: str
@@ -56,6 +57,11 @@ class LwsPlan(NamedTuple):
     replicas: tuple[ReplicaPlan, ...]
     ordinal: int | None
     group: int | None = None
+
+    @property
+    def is_per_role(self) -> bool:
+        """Whether it runs all replicas of its role in its group (layout PerRole)."""
+        return self.ordinal is None
 
 
 class RoleRollout(NamedTuple):
@@ -174,47 +180,51 @@ class RolePlan:
     def rollout(self) -> RoleRollout:
         """The rolling update settings: the role's, else the service's, else the defaults.
 
-        With `level: Group` the role itself has no limits, because `rollout` counts serving groups.
+        With `level: Group` all replicas of the role may be unavailable, because the service's
+        `rollout` counts serving groups.
         """
         strategy = self.get_rollout_field("strategy") or RolloutStrategy.ROLLING
         timeout = self.get_rollout_field("timeout") or DEFAULT_TIMEOUT
         if self.service_rollout.level is RolloutLevel.GROUP:
-            return RoleRollout(strategy, max(self.group_replicas, 1), 0, 0, timeout)
+            all_replicas = max(self.group_replicas, 1)
+            return RoleRollout(strategy, all_replicas, max_surge=0, partition=0, timeout=timeout)
         limit = self.get_rollout_field("max_unavailable")
         # With layout PerRole, percentages are of the role's replicas in one serving group, which
         # form one LeaderWorkerSet.
-        is_per_role = self.lws and self.lws[0].ordinal is None
+        is_per_role = any(lws.is_per_role for lws in self.lws)
         count = self.group_replicas if is_per_role else len(self.replicas)
+        # The surge is rounded up, and is at most all replicas, as in LeaderWorkerSet.
+        surge = resolve_share(self.get_rollout_field("max_surge") or 0, count, math.ceil)
         return RoleRollout(
             strategy,
-            resolve_max_unavailable(1 if limit is None else limit, count),
-            # Rounded up, and at most all replicas, as in LeaderWorkerSet.
-            min(resolve_share(self.get_rollout_field("max_surge") or 0, count, math.ceil), count),
-            self.get_rollout_field("partition") or 0,
-            timeout,
+            max_unavailable=resolve_max_unavailable(1 if limit is None else limit, count),
+            max_surge=min(surge, count),
+            partition=self.get_rollout_field("partition") or 0,
+            timeout=timeout,
         )
 
     def get_rollout_field(self, field: str) -> Any:
         """Return a field of the role's `rollout`, else of the service's; None if neither has it."""
-        value = None if self.args.rollout is None else getattr(self.args.rollout, field)
-        return getattr(self.service_rollout, field) if value is None else value
+        role_value = None if self.args.rollout is None else getattr(self.args.rollout, field)
+        return getattr(self.service_rollout, field) if role_value is None else role_value
 
     def locate_rollout_field(self, field: str) -> Location:
         """Return where a `rollout` field is set: in the role, else in the service."""
         alias = RoleRolloutArgs.model_fields[field].alias or field
-        in_role = self.args.rollout is not None and getattr(self.args.rollout, field) is not None
-        return ("roles", self.position, "rollout", alias) if in_role else ("rollout", alias)
+        if self.args.rollout is not None and getattr(self.args.rollout, field) is not None:
+            return ("roles", self.position, "rollout", alias)
+        return ("rollout", alias)
 
 
 def plan_role(ctx: Context, pods: RolePods, rollout: RolloutArgs) -> RolePlan:
     """Plan the LeaderWorkerSets of a role, in every serving group."""
-    groups = ctx.shape.groups
-    indexes = [None] if groups is None else range(groups)
+    count = ctx.shape.groups
+    groups = [None] if count is None else range(count)
     return RolePlan(
         position=ctx.position,
         args=ctx.role,
         pods=pods,
-        lws=tuple(lws for group in indexes for lws in _plan_lws(ctx, group)),
+        lws=tuple(lws for group in groups for lws in _plan_lws(ctx, group)),
         nodes=ctx.nodes,
         launcher=ctx.launcher,
         service_rollout=rollout,
@@ -235,12 +245,11 @@ def _plan_lws(ctx: Context, group: int | None) -> tuple[LwsPlan, ...]:
     )
     if ctx.shape.layout is Layout.PER_REPLICA or not replicas:
         return tuple(
-            LwsPlan(replica.name, replica.task, (replica,), replica.index, group)
+            LwsPlan(replica.name, replica.task, (replica,), ordinal=replica.index, group=group)
             for replica in replicas
         )
-    return (
-        LwsPlan(object_names.role_lws(service, role.name, group), role.name, replicas, None, group),
-    )
+    name = object_names.role_lws(service, role.name, group)
+    return (LwsPlan(name, role.name, replicas, ordinal=None, group=group),)
 
 
 def resolve_max_unavailable(limit: int | str, replicas: int) -> int:
