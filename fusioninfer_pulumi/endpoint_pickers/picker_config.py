@@ -466,19 +466,10 @@ _METRIC_FLAGS = {
 }
 
 # Flags that users must not set: other values would break the pool, the probes or the configuration.
-OWNED_FLAGS = frozenset(
-    {
-        "config-file",
-        "config-text",
-        "endpoint-selector",
-        "grpc-health-port",
-        "grpc-port",
-        "metrics-port",
-        "pool-group",
-        "pool-name",
-        "pool-namespace",
-    }
-)
+OWNED_FLAGS = (
+    "config-file", "config-text", "endpoint-selector", "grpc-health-port", "grpc-port",
+    "metrics-port", "pool-group", "pool-name", "pool-namespace",
+)  # fmt: skip
 
 
 def build_metric_flags(family: EppFamily, metrics: LoadMetrics | None) -> list[str]:

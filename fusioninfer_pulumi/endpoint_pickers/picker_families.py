@@ -188,10 +188,11 @@ class EppFamily:
         """Return whether its images have a plugin type."""
         return plugin in self.plugins
 
-    def has_version(self, version: Version) -> bool:
-        """Return whether a version is between its first and last supported version."""
+    def has_image(self, image: str, repository: str) -> bool:
+        """Return whether an image is from the repository, or a mirror, and has its versions."""
+        name, version = split_image(image)
         first, last = self.versions
-        return first <= version <= last
+        return repository.rpartition("/")[2] == name and first <= version <= last
 
 
 _GAIE_1_3 = EppFamily(
@@ -275,21 +276,14 @@ _TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
 def find_family(image: str) -> EppFamily | None:
     """Return the family of an endpoint picker's image, None if the image is not recognized."""
-    name, version = split_image(image)
-    for family in FAMILIES.values():
-        if family.repository.rpartition("/")[2] == name and family.has_version(version):
-            return family
-    return None
+    rows = (row for row in FAMILIES.values() if row.has_image(image, row.repository))
+    return next(rows, None)
 
 
 def find_sidecar_image_family(image: str) -> EppFamily | None:
     """Return the family of a sidecar's image, None if the image is not recognized."""
-    name, version = split_image(image)
-    for family in FAMILIES.values():
-        repository = family.sidecar_repository or ""
-        if repository.rpartition("/")[2] == name and family.has_version(version):
-            return family
-    return None
+    rows = (row for row in FAMILIES.values() if row.has_image(image, row.sidecar_repository or ""))
+    return next(rows, None)
 
 
 def find_closest_image(family: EppFamily, is_suitable: Callable[[EppFamily], bool]) -> str:
@@ -328,22 +322,14 @@ def split_image(image: str) -> tuple[str, Version]:
 
 #: Names by which a sidecar in a user's template is recognized: image repositories and containers of
 #: llm-d up to v0.10, KServe, Modelplane and llm-d-modelservice.
-SIDECAR_IMAGES = frozenset(
-    {
-        "llm-d-routing-sidecar",
-        "llm-d-router-disagg-sidecar",
-        "llm-d-inference-scheduler-disagg-sidecar",
-    }
+SIDECAR_IMAGES = (
+    "llm-d-routing-sidecar",
+    "llm-d-router-disagg-sidecar",
+    "llm-d-inference-scheduler-disagg-sidecar",
 )
-SIDECAR_NAMES = frozenset(
-    {
-        "routing-proxy",
-        "routing-sidecar",
-        "llm-d-routing-sidecar",
-        "pd-sidecar",
-        "disagg-sidecar",
-    }
-)
+SIDECAR_NAMES = (
+    "routing-proxy", "routing-sidecar", "llm-d-routing-sidecar", "pd-sidecar", "disagg-sidecar",
+)  # fmt: skip
 
 #: Path that returns 200 once the sidecar listens, even if the engine does not serve yet.
 SIDECAR_HEALTH_PATH = "/health"

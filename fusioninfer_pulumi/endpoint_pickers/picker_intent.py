@@ -33,24 +33,14 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 
 class EppIntent(NamedTuple):
-    """The tasks of a service's endpoint picker, and the image chosen for them.
+    """The tasks of a service's endpoint picker, and the image chosen for them."""
 
-    Attributes:
-        strategy: The strategy; None with `endpointPickerConfig`, and without a picker.
-        pairs_pods: Whether the picker chooses a prefill and a decode pod for each request, so that
-            the pool must contain both.
-        flow_control: Whether the picker holds requests while no pod has capacity for them.
-        image: The user's image, or a default that can do these tasks; None without a picker.
-        family: The release family of the image, None if it is unknown.
-        findings: Errors that explain an unknown family.
-    """
-
-    strategy: Strategy | None
-    pairs_pods: bool = False
-    flow_control: bool = False
-    image: Any = None
-    family: EppFamily | None = None
-    findings: tuple[Finding, ...] = ()
+    strategy: Strategy | None  #: none with `endpointPickerConfig`, and without a picker
+    pairs_pods: bool = False  #: whether it chooses a prefill and a decode pod for each request
+    flow_control: bool = False  #: whether it holds requests while no pod has capacity for them
+    image: Any = None  #: the user's, or a default for these tasks; None without a picker
+    family: EppFamily | None = None  #: the release family of the image, None if it is unknown
+    findings: tuple[Finding, ...] = ()  #: errors that explain an unknown family
 
 
 def choose_epp_intent(

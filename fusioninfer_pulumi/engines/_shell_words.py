@@ -23,17 +23,12 @@ _WRAPPERS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
 
 
 class Argv(NamedTuple):
-    """A container's `command` and `args`, empty if not set.
-
-    Attributes:
-        outputs: The fields (`command`, `args`) that are an Output instead of a list.
-        script_at: Index in `words` of the script that `sh -c` runs, None if there is none.
-    """
+    """A container's `command` and `args`, empty if not set."""
 
     command: tuple[Any, ...] = ()
     args: tuple[Any, ...] = ()
-    outputs: tuple[str, ...] = ()
-    script_at: int | None = None
+    outputs: tuple[str, ...] = ()  #: fields (`command`, `args`) that are Outputs
+    script_at: int | None = None  #: index in `words` of the script of `sh -c`, None if absent
 
     @property
     def words(self) -> tuple[Any, ...]:
@@ -84,16 +79,10 @@ def _find_script(words: Sequence[Any]) -> int | None:
         if not is_option and basename(str(word)) not in _WRAPPERS:
             return None
     is_value_of_o = False  # such as `pipefail` in `-o pipefail`
-    for index in range(shell_index + 1, len(words)):
-        word = words[index]
-        if is_value_of_o:
-            is_value_of_o = False
-            if not isinstance(word, str):
-                return None
-            continue
-        if not isinstance(word, str) or not word.startswith(("-", "+")):
+    for index, word in enumerate(words[shell_index + 1 :], shell_index + 1):
+        if not isinstance(word, str) or not (is_value_of_o or word.startswith(("-", "+"))):
             return None
-        letters = "" if word.startswith("--") else word[1:]
+        letters = "" if is_value_of_o or word.startswith("--") else word[1:]
         if "c" in letters and word.startswith("-"):
             # In `-euco pipefail SCRIPT` the value of `o` comes before the script.
             script_index = index + 1 + letters.count("o")
@@ -254,6 +243,7 @@ def tokenize(script: str) -> Iterator[Token]:
 _SCRIPT_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _OPENING = ("if", "for", "while", "until", "case", "select", "{", "(")
 _CLOSING = ("fi", "done", "esac", "}", ")")
+_NESTING = {**dict.fromkeys(_OPENING, 1), **dict.fromkeys(_CLOSING, -1)}
 # Operators after which a command continues on the next line.
 _CONTINUED = ("&&", "||", "|", "|&")
 # Reserved words that may precede a command.
@@ -310,18 +300,12 @@ class Script(NamedTuple):
 
 
 class _Command(NamedTuple):
-    """A command of a script.
-
-    Attributes:
-        before: The operator or reserved word before the command, empty at the script's start.
-        after: The operator after the command, empty at the script's end.
-        is_nested: Whether it is inside of parentheses, braces, `if`, `for` or a similar construct.
-    """
+    """A command of a script."""
 
     words: tuple[Token, ...]
-    before: str
-    after: str
-    is_nested: bool
+    before: str  #: the operator or reserved word before the command, empty at the script's start
+    after: str  #: the operator after the command, empty at the script's end
+    is_nested: bool  #: whether it is in parentheses, braces, `if`, `for` or a similar construct
 
 
 def read_script(argv: Argv) -> Script:
@@ -350,11 +334,12 @@ def read_script(argv: Argv) -> Script:
     visible = [index for index, token in enumerate(script_tokens) if token.text != "\n"] or [0]
     trimmed = script_tokens[visible[0] : visible[-1] + 1]
     operators = {token.text for token in trimmed if token.kind == "operator"}
-    starts_ray = any(
-        words[:2] == ["ray", "start"] or "multi-node-serving.sh" in words for words in names
+    return Script(
+        text,
+        tuple(calls),
+        is_and_list=operators <= {"&&", "|", "|&"},
+        starts_ray=any(w[:2] == ["ray", "start"] or "multi-node-serving.sh" in w for w in names),
     )
-    is_and_list = operators <= {"&&", "|", "|&"}
-    return Script(text, tuple(calls), is_and_list=is_and_list, starts_ray=starts_ray)
 
 
 def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
@@ -375,19 +360,13 @@ def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
     for token in script_tokens:
         if token.kind == "operator":
             finish(token.text)
-            if token.text == "(":
-                depth += 1
-            elif token.text == ")":
-                depth -= 1
+            depth += _NESTING.get(token.text, 0)
         elif token.kind == "redirection":
             is_redirect_target = True
         elif is_redirect_target:
             is_redirect_target = False  # the file of a redirection is not an argument
         elif not words and token.text in _RESERVED:
-            if token.text in _OPENING:
-                depth += 1
-            elif token.text in _CLOSING:
-                depth -= 1
+            depth += _NESTING.get(token.text, 0)
             before = token.text
         elif words or not _SCRIPT_ASSIGNMENT.match(token.text):
             words.append(token)

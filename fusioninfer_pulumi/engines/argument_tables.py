@@ -21,33 +21,19 @@ UNKNOWN_DEFAULT = object()
 
 @dataclass(eq=False)
 class ArgumentDefinition:
-    """An argument in a range of releases that all define it in the same way.
+    """An argument in a range of releases that all define it in the same way."""
 
-    Attributes:
-        name: Its first spelling.
-        names: All spellings except the negated ones, which start with `--no-`.
-        kind: `switch`, `str`, `int`, `float`, `size` (a number such as `8k`), `json`, or `any`.
-        nargs: As in argparse; None for one value, and for a switch.
-        negated: Whether it has negated spellings.
-        choices: The accepted values; empty for any.
-        default: Its default, `UNKNOWN_DEFAULT` if unknown.
-        limits: Limits of a number: `gt`, `ge`, `lt`, `le`.
-        deprecated: Its successor, empty if unknown; None if the argument is not deprecated.
-        since: Index of the first release of the range.
-        until: Index of the first release after the range; None if the range is still open.
-    """
-
-    name: str
-    names: tuple[str, ...]
-    kind: str
-    nargs: int | str | None = None
-    negated: bool = False
-    choices: tuple[Any, ...] = ()
-    default: Any = UNKNOWN_DEFAULT
-    limits: Mapping[str, float] = field(default_factory=dict)
-    deprecated: str | None = None
-    since: int = 0
-    until: int | None = None
+    name: str  #: its first spelling
+    names: tuple[str, ...]  #: all spellings except the negated ones, which start with `--no-`
+    kind: str  #: `switch`, `str`, `int`, `float`, `size` (a number such as `8k`), `json`, or `any`
+    nargs: int | str | None = None  #: as in argparse; None for one value, and for a switch
+    negated: bool = False  #: whether it has negated spellings
+    choices: tuple[Any, ...] = ()  #: the accepted values; empty for any
+    default: Any = UNKNOWN_DEFAULT  #: its default, `UNKNOWN_DEFAULT` if unknown
+    limits: Mapping[str, float] = field(default_factory=dict)  #: `gt`, `ge`, `lt`, `le`
+    deprecated: str | None = None  #: successor, empty if unknown; None if not deprecated
+    since: int = 0  #: index of the first release of the range
+    until: int | None = None  #: index of the first release after the range, None if open
 
     def spellings(self) -> Iterator[str]:
         """Yield all spellings, negated ones included."""

@@ -48,15 +48,15 @@ def edit_command(
 ) -> ContainerCommand | None:
     """Return a command line with the arguments that it lacks, None if nothing changes.
 
-    A value that is overwritten keeps its position. Other arguments are appended to `args`, or to
-    `command` if the container has no `args` and `to_args` is False. List elements with both a flag
-    and its value are split. The positional model comes before all arguments.
+    An overwritten value keeps its position. Arguments that the command line lacks are appended to
+    `args`, or to `command` if the container has no `args` and `to_args` is False. List elements
+    with both a flag and its value are split. The positional model comes before all arguments.
 
     Raises:
         EditError: If it is unknown where the arguments belong.
     """
-    for name in command.argv.outputs:
-        raise EditError(f"{name} is a pulumi Output as a whole{_AS_LIST}")
+    if command.argv.outputs:
+        raise EditError(f"{command.argv.outputs[0]} is a pulumi Output as a whole{_AS_LIST}")
     missing = find_missing(command, arguments)
     if command.argv.script_at is not None:
         script = read_engine_script(command)
@@ -71,20 +71,18 @@ def edit_command(
     # A program in `args` moves to `command` if the entrypoint would get its name as an argument.
     command_end = start if to_args and command.program_in_args else len(argv.command)
     # Each word, and whether it belongs to `command`.
-    words = [
-        (part, index < command_end)
-        for index, word in enumerate(argv.words)
-        for part in (split_joined_flags([word]) if isinstance(word, str) else [word])
-    ]
+    words: list[tuple[Any, bool]] = []
+    for index, word in enumerate(argv.words):
+        parts = split_joined_flags([word]) if isinstance(word, str) else [word]
+        words += [(part, index < command_end) for part in parts]
     if model is not None:
         words.insert(start, (model, start < command_end))
-    to_command = not to_args and command_end > 0 and all(in_command for _, in_command in words)
-    replaced, added = _find_replacements([word for word, _ in words], missing)
-    edited = [
-        (part, in_command)
-        for index, (word, in_command) in enumerate(words)
-        for part in replaced.get(index, (word,))
-    ]
+    has_args = any(not in_command for _, in_command in words)
+    to_command = not to_args and command_end > 0 and not has_args
+    replacements, added = _find_replacements([word for word, _ in words], missing)
+    edited: list[tuple[Any, bool]] = []
+    for index, (word, in_command) in enumerate(words):
+        edited += [(part, in_command) for part in replacements.get(index, (word,))]
     edited += [(word, to_command) for argument in added for word in argument.words]
     if [word for word, _ in edited] == list(argv.words) and command_end == len(argv.command):
         return None
@@ -95,27 +93,30 @@ def edit_command(
 def _find_replacements(
     words: Sequence[Any], missing: Sequence[Argument]
 ) -> tuple[dict[int, list[str]], list[Argument]]:
-    """Return the new words by the index of the word to replace, and the arguments to append."""
-    by_name = {
+    """Return new words by the index of the word that they replace, and the arguments to append."""
+    replacing = {
         name: argument for argument in missing if argument.replaces for name in argument.names
     }
-    replaced: dict[int, list[str]] = {}
-    replacing = []
+    replacements: dict[int, list[str]] = {}
+    used = []
     for index, word in enumerate(words):
-        name, equals, _ = word.partition("=") if isinstance(word, str) else ("", "", "")
-        argument = by_name.get(normalize_flag(name))
+        if not isinstance(word, str):
+            continue
+        name, equals, _ = word.partition("=")
+        argument = replacing.get(normalize_flag(name))
         if argument is None:
             continue
-        replacing.append(argument)
+        used.append(argument)
         (value,) = argument.values
-        following = words[index + 1] if index + 1 < len(words) else "--"
+        next_word = words[index + 1] if index + 1 < len(words) else None
+        is_before_flag = isinstance(next_word, str) and next_word.startswith("--")
         if equals:
-            replaced[index] = [f"{name}={value}"]
-        elif isinstance(following, str) and following.startswith("--"):
-            replaced[index] = [word, value]
+            replacements[index] = [f"{name}={value}"]
+        elif next_word is None or is_before_flag:
+            replacements[index] = [word, value]
         else:
-            replaced[index + 1] = [value]
-    return replaced, [argument for argument in missing if argument not in replacing]
+            replacements[index + 1] = [value]
+    return replacements, [argument for argument in missing if argument not in used]
 
 
 def read_engine_script(command: EngineCommand) -> Script:
@@ -141,10 +142,11 @@ def read_engine_script(command: EngineCommand) -> Script:
 def edit_script(script: Script, missing: Sequence[Argument], model: str | None = None) -> str:
     """Return the text of a script with these arguments for its engine."""
     call, text = script.calls[0], script.text
-    replaced, added = _find_replacements([word.value for word in call.words], missing)
-    # Edits proceed from the end to the start, so that the offsets of later edits stay valid.
+    replacements, added = _find_replacements([word.value for word in call.words], missing)
+    # Edits proceed from the end of the script to its start, so that the offsets before an edit stay
+    # valid.
     text = f"{text[: call.end]}{format_script_words(added)}{text[call.end :]}"
-    for index, words in sorted(replaced.items(), reverse=True):
+    for index, words in sorted(replacements.items(), reverse=True):
         word = call.words[index]
         text = f"{text[: word.start]}{shlex.join(words)}{text[word.end :]}"
     if model is None:
@@ -156,6 +158,9 @@ def format_script_words(arguments: Sequence[Argument]) -> str:
     """Return arguments as text to append to a command of a script."""
     words = []
     for argument in arguments:
-        values = argument.in_script
-        words += [argument.names[0], shlex.join(argument.values) if values is None else values]
-    return "".join(f" {word}" for word in words if word)
+        words.append(argument.names[0])
+        if argument.in_script is not None:
+            words.append(argument.in_script)
+        elif argument.values:
+            words.append(shlex.join(argument.values))
+    return "".join(f" {word}" for word in words)

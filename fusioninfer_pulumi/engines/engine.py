@@ -74,15 +74,10 @@ class Word(NamedTuple):
 
 
 class ContainerCommand(NamedTuple):
-    """The new command line of a container.
+    """The new command line of a container."""
 
-    Attributes:
-        command: The container's `command`; empty if the image's entrypoint runs.
-        args: The container's `args`; None if it has none.
-    """
-
-    command: list[Any]
-    args: list[Any] | None
+    command: list[Any]  #: the container's `command`; empty if the image's entrypoint runs
+    args: list[Any] | None  #: the container's `args`; None if it has none
 
 
 class Parallelism(NamedTuple):
@@ -210,15 +205,10 @@ class ParallelSizes:
 
 
 class MultiNode:
-    """How an engine runs on several nodes.
+    """How an engine runs on several nodes."""
 
-    Attributes:
-        launchers: The launchers it supports, the default first; see also `choose_launcher`.
-        ray_data_backend: Argument that spreads data parallel ranks over a ray cluster.
-    """
-
-    launchers: tuple[Launcher, ...]
-    ray_data_backend: Argument | None = None
+    launchers: tuple[Launcher, ...]  #: the supported launchers, the default first
+    ray_data_backend: Argument | None = None  #: spreads data parallel ranks over a ray cluster
 
     def build_arguments(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
@@ -257,51 +247,30 @@ class KvConnector(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """What KV cache transfer adds to a role.
+    """What KV cache transfer adds to a role."""
 
-    Attributes:
-        arguments: Arguments for the engine of every pod.
-        connector: The connector between pods that `arguments` configure, None if there is none.
-        findings: Findings; their locations are relative to `kvTransfer`.
-    """
-
-    arguments: tuple[Argument, ...] = ()
-    connector: KvConnector | None = None
-    findings: tuple[Finding, ...] = ()
+    arguments: tuple[Argument, ...] = ()  #: arguments for the engine of every pod
+    connector: KvConnector | None = None  #: the connector between pods, None if there is none
+    findings: tuple[Finding, ...] = ()  #: locations are relative to `kvTransfer`
 
 
 class OffloadRequest(NamedTuple):
-    """Memory and folders for KV cache that does not fit on the accelerators.
+    """Memory and folders for KV cache that does not fit on the accelerators."""
 
-    Attributes:
-        host_bytes: Bytes of host memory for each copy of the model.
-        eviction: Eviction policy of the host memory, None for the engine's default.
-        folders: Mount paths of the secondary tiers, in order.
-        is_shared: Whether several processes use the same tier.
-    """
-
-    host_bytes: int
-    eviction: str | None = None
-    folders: tuple[str, ...] = ()
-    is_shared: bool = False
+    host_bytes: int  #: bytes of host memory for each copy of the model
+    eviction: str | None = None  #: eviction policy of the host memory, None for the default
+    folders: tuple[str, ...] = ()  #: mount paths of the secondary tiers, in order
+    is_shared: bool = False  #: whether several processes use the same tier
 
 
 class OffloadResult(NamedTuple):
-    """What offloading adds to each pod.
+    """What offloading adds to each pod."""
 
-    Attributes:
-        arguments: Engine arguments; empty if a KV connector offloads, which `Transfer` configures.
-        variables: Environment variables.
-        memory: Bytes of host memory in a pod.
-        in_shared_memory: Whether that memory is in /dev/shm.
-        findings: Findings; their locations are relative to `kvCacheOffloading`.
-    """
-
-    arguments: tuple[Argument, ...]
-    variables: Mapping[str, str]
-    memory: Decimal
-    in_shared_memory: bool
-    findings: tuple[Finding, ...]
+    arguments: tuple[Argument, ...]  #: engine arguments; empty if a KV connector offloads
+    variables: Mapping[str, str]  #: environment variables
+    memory: Decimal  #: bytes of host memory in a pod
+    in_shared_memory: bool  #: whether `memory` is in /dev/shm
+    findings: tuple[Finding, ...]  #: locations are relative to `kvCacheOffloading`
 
 
 class PairState(str, enum.Enum):
@@ -436,55 +405,33 @@ class HttpServer:
 
 
 class MetricsFlag(NamedTuple):
-    """The flag that enables or disables an engine's metrics.
-
-    Attributes:
-        enables: Whether metrics need the flag; otherwise it disables them.
-        message: Finding for engines that serve no metrics because of the flag.
-    """
+    """The flag that enables or disables an engine's metrics."""
 
     flag: str
-    enables: bool
-    message: str
+    enables: bool  #: whether metrics need the flag; otherwise it disables them
+    message: str  #: finding for engines that serve no metrics because of the flag
 
 
 @dataclass(frozen=True, kw_only=True)
 class Telemetry:
-    """The metrics and traces of an engine.
+    """The metrics and traces of an engine."""
 
-    Attributes:
-        load_metrics: Names of its load metrics.
-        metrics_flag: The flag that enables or disables metrics.
-        tracing_flag: Flag for the endpoint of traces; None if the library does not know it.
-    """
-
-    load_metrics: LoadMetrics
-    metrics_flag: MetricsFlag
-    tracing_flag: str | None = None
+    load_metrics: LoadMetrics  #: names of its load metrics
+    metrics_flag: MetricsFlag  #: the flag that enables or disables metrics
+    tracing_flag: str | None = None  #: flag for the endpoint of traces, None if unknown
 
 
 class Engine:
-    """An inference engine: its programs, its arguments for the model, and how it parses arguments.
+    """An inference engine: its programs, its model arguments, and how it parses arguments."""
 
-    Attributes:
-        name: Its name, as in its program and its images.
-        title: Its name as its project spells it.
-        image_serves: Whether the entrypoint of its images starts the engine.
-        has_diffusion_server: Whether `NAME serve` starts another server for diffusion models.
-        model_flags: Spellings of the flag for the path or name of the model.
-        lora_flags: Flags for LoRA adapters (`modules`) and their limits.
-        length_flag: Flag for the tokens of the longest sequence.
-        compile_cache_variable: Environment variable with the directory of its compiled kernels.
-    """
-
-    name: str
-    title: str
-    image_serves: bool
-    has_diffusion_server: bool = False
-    model_flags: tuple[str, ...]
-    lora_flags: Mapping[str, str]
-    length_flag: str
-    compile_cache_variable: str | None = None
+    name: str  #: its name, as in its program and its images
+    title: str  #: its name as its project spells it
+    image_serves: bool  #: whether the entrypoint of its images starts the engine
+    has_diffusion_server: bool = False  #: whether `NAME serve` also starts a server for diffusion
+    model_flags: tuple[str, ...]  #: spellings of the flag for the path or name of the model
+    lora_flags: Mapping[str, str]  #: flags for LoRA adapters (`modules`) and their limits
+    length_flag: str  #: flag for the tokens of the longest sequence
+    compile_cache_variable: str | None = None  #: variable with the folder of compiled kernels
     sizes: ParallelSizes
     multi_node: MultiNode
     kv_cache: KvCache

@@ -111,19 +111,12 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
 
 
 class PairCompatibility(NamedTuple):
-    """What happens to requests that a prefill and a decode pod serve together.
+    """What happens to requests that a prefill and a decode pod serve together."""
 
-    Attributes:
-        state: Whether the decode pod can use the KV cache of the prefill pod.
-        differences: Settings that differ, such as `dtype float16 -> bfloat16`.
-        client_effect: What clients see; empty if nothing differs or the outcome is unknown.
-        source: Source of these facts; empty if the outcome is unknown.
-    """
-
-    state: PairState
-    differences: tuple[str, ...] = ()
-    client_effect: str = ""
-    source: str = ""
+    state: PairState  #: whether the decode pod can use the KV cache of the prefill pod
+    differences: tuple[str, ...] = ()  #: settings that differ, such as `dtype float16 -> bfloat16`
+    client_effect: str = ""  #: what clients see; empty if nothing differs or the outcome is unknown
+    source: str = ""  #: source of these facts; empty if the outcome is unknown
 
 
 # Effects for clients.

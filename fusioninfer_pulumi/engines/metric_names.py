@@ -12,26 +12,15 @@ from fusioninfer_pulumi.generated import FOLDER
 
 
 class LoadMetrics(NamedTuple):
-    """Names of an engine's load metrics.
+    """Names of an engine's load metrics."""
 
-    Attributes:
-        running: Running requests.
-        waiting: Waiting requests.
-        kv_cache: KV cache usage, from 0 to 1.
-        lora: LoRA adapters, in vLLM's format; empty if the engine has no such metric.
-        cache: Block size and number of blocks, in labels named as in vLLM; empty if the engine has
-            no such metric.
-        ttft: Histogram of the time to first token, in seconds.
-        itl: Histogram of the time between two tokens, in seconds.
-    """
-
-    running: str
-    waiting: str
-    kv_cache: str
-    lora: str = ""
-    cache: str = ""
-    ttft: str = ""
-    itl: str = ""
+    running: str  #: running requests
+    waiting: str  #: waiting requests
+    kv_cache: str  #: KV cache usage, from 0 to 1
+    lora: str = ""  #: LoRA adapters, in vLLM's format; empty if there is no such metric
+    cache: str = ""  #: block size and number of blocks, in vLLM's labels; empty if there is none
+    ttft: str = ""  #: histogram of the time to first token, in seconds
+    itl: str = ""  #: histogram of the time between two tokens, in seconds
 
 
 #: vLLM's metrics: the defaults of the inference extension from v1.3 on and of all llm-d pickers.

@@ -21,15 +21,16 @@ from fusioninfer_pulumi.engines.engine import (
     Transfer,
 )
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, SET_TWICE
 
 CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
 
-#: A connector of the old (V0) engine. Supported releases do not have it, and exit if it is set.
+#: A connector of vLLM's old engine (V0). Supported releases do not have it, and exit if it is set.
 _REMOVED_CONNECTOR = "PyNcclConnector"
 
-#: Combines other connectors, which are in its extra settings.
+#: Combines connectors, which are listed in its `kv_connector_extra_config`.
 _MULTI = "MultiConnector"
 #: Offloads KV cache to host memory and secondary tiers.
 _OFFLOADING = "OffloadingConnector"
@@ -43,38 +44,43 @@ SECONDARY_OFFLOADING: Version = (0, 22, 0)
 #: (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
 OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 
-#: Setting of NIXL; false if it accepts a prefill engine with another handshake hash.
+#: Setting of NixlConnector. If false, decode accepts a prefill engine with another handshake hash.
 _STRICT_HASH = "enforce_handshake_compat"
 #: First release in which the decoder's block size need not be a multiple of the prefiller's
 #: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
 NIXL_ANY_BLOCKS: Version = (0, 33, 0)
-#: First release that deprecates the role `kv_both` for NIXL, in favour of one role for each side
-#: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.14.0 and 0.20.0 to 0.22.0).
+#: First release that deprecates the role `kv_both` for NIXL, in favour of `kv_producer` for prefill
+#: and `kv_consumer` for decode (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.14.0 and
+#: 0.20.0 to 0.22.0).
 NIXL_ROLES: Version = (0, 23, 0)
 
-#: Settings that prefill and decode must share for the NIXL handshake, by the first release that
-#: compares them, cumulatively (`nixl_connector.py`, `compute_nixl_compatibility_hash` in 0.11.0 to
-#: 0.14.0 and 0.16.0 to 0.33.0). Releases from 0.13.0 on send a hash in a message that older
-#: ones cannot read. The hash contains the release, so prefill and decode must run the same one.
+#: Settings that the NIXL handshake compares, by the first release that compares them; later
+#: releases compare them too (`nixl_connector.py`, `compute_nixl_compatibility_hash` in 0.11.0 to
+#: 0.14.0 and 0.16.0 to 0.33.0). Releases from 0.13.0 on send a hash of the settings, in a message
+#: that older releases cannot read. The hash contains the release, so prefill and decode must run
+#: the same release.
 _HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
     ((0, 11, 0), ("dtype", "cache dtype")),
     ((0, 13, 0), ("release", "model", "attention backend")),
     ((0, 18, 0), ("hybrid cache",)),
     ((0, 28, 0), ("speculation",)),
 )
-#: First release that reports failed handshakes to the scheduler, and first release whose decode
-#: engine keeps running after one. Releases between them exit with a KeyError in
-#: `NixlConnectorWorker.get_finished`, with any `kv_load_failure_policy` (vllm#40364).
+#: First release that reports failed handshakes to the scheduler.
 _REPORTS_FAILURES: Version = (0, 11, 2)
+#: First release whose decode engine keeps running after a failed handshake. From 0.11.2 on, older
+#: releases exit with a KeyError in `NixlConnectorWorker.get_finished`, with any
+#: `kv_load_failure_policy` (vllm#40364).
 _SURVIVES_FAILURES: Version = (0, 22, 0)
 #: First release whose prefill engines answer with `remote_request_id`. Decode engines of this and
 #: later releases get no KV cache from older prefill engines, and wait (`update_state_after_alloc`).
-#: If the client disconnects, they exit with a KeyError (measured: prefill 0.12.0, decode 0.32.0).
+#: If the client disconnects, the decode engine exits with a KeyError (measured: prefill 0.12.0,
+#: decode 0.32.0).
 _REQUEST_IDS: Version = (0, 13, 0)
 #: First release whose handshake message has a pipeline rank (three parts in 0.26.0, two in 0.25.0).
-#: A message of the other form ends a prefill engine's thread `nixl_handshake_listener`, and the
-#: engine answers no handshake until it restarts. Decode engines of the newer releases then wait
-#: (measured with 0.12.0, 0.17.0, 0.28.0 and 0.32.0 in `e2e/serve/test_engine_pairs.py`).
+#: A message with the wrong number of parts ends a prefill engine's thread
+#: `nixl_handshake_listener`, and the engine answers no handshake until it restarts. Decode engines
+#: of this and later releases then wait (measured with 0.12.0, 0.17.0, 0.28.0 and 0.32.0 in
+#: `e2e/serve/test_engine_pairs.py`).
 _PIPELINE_RANKS: Version = (0, 26, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
 _FAILS_BY_DEFAULT: Version = (0, 17, 0)
@@ -83,8 +89,8 @@ _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
 #: Address and port of NIXL's handshake (`vllm/envs.py`). Other pods must reach the address, whose
 #: default is localhost. Each rank adds its number to the port.
 _SIDE_CHANNEL = ("VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT")
-#: Seed of the block hashes. Up to 0.25.0 at least it is random in each process by default, so
-#: processes cannot find each other's blocks.
+#: Variable with the seed of the block hashes. Its default is random in each process (up to 0.25.0
+#: at least), so processes cannot find each other's blocks.
 _HASH_SEED_ENV = "PYTHONHASHSEED"
 
 TRANSFER = "--kv-transfer-config"
@@ -127,22 +133,18 @@ class VllmKvCache(KvCache):
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
         settings = read_transfer_config(command)
-        named = _iterate_connectors(settings) if isinstance(settings, dict) else ()
-        if not any(
-            connector.get("kv_connector") == _REMOVED_CONNECTOR
-            and not connector.get("kv_connector_module_path")
-            for connector in named
-        ):
+        if not isinstance(settings, dict):
             return []
-        message = f"vLLM no longer has {_REMOVED_CONNECTOR} and exits; use {NIXL}"
-        return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)]
+        for connector in _iterate_connectors(settings):
+            is_custom = bool(connector.get("kv_connector_module_path"))
+            if connector.get("kv_connector") == _REMOVED_CONNECTOR and not is_custom:
+                message = f"vLLM no longer has {_REMOVED_CONNECTOR} and exits; use {NIXL}"
+                return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)]
+        return []
 
     def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        configs = [read_transfer_config(side) for side in (prefill, decode)]
-        readable = [config for config in configs if isinstance(config, dict)]
-        if len(readable) < 2 or not all(
-            NIXL in _read_connector_names(config) for config in readable
-        ):
+        prefill_config, decode_config = read_transfer_config(prefill), read_transfer_config(decode)
+        if not (_has_nixl(prefill_config) and _has_nixl(decode_config)):
             return ()
         # If served names differ, the prefiller answers 404, which the sidecar passes on.
         matching = ["served name"]
@@ -153,26 +155,24 @@ class VllmKvCache(KvCache):
             matching.append("block size")
         if prefill_version is None or decode_version is None:
             return matching
-        prefill_keys, decode_keys = (
-            [key for since, keys in _HANDSHAKES if version >= since for key in keys]
-            for version in (prefill_version, decode_version)
-        )
-        sends_hash = ["release" in keys for keys in (prefill_keys, decode_keys)]
-        if not all(sends_hash):
-            return [*matching, *(["release"] if any(sends_hash) else []), "dtype", "cache dtype"]
-        extras = [config.get("kv_connector_extra_config") for config in readable]
-        if any(isinstance(extra, Mapping) and extra.get(_STRICT_HASH) is False for extra in extras):
-            return matching
-        return [*matching, *decode_keys]
+        prefill_keys = _list_handshake_keys(prefill_version)
+        decode_keys = _list_handshake_keys(decode_version)
+        prefill_sends_hash, decode_sends_hash = "release" in prefill_keys, "release" in decode_keys
+        if prefill_sends_hash and decode_sends_hash:
+            if _accepts_other_hashes(prefill_config) or _accepts_other_hashes(decode_config):
+                return matching
+            return [*matching, *decode_keys]
+        if prefill_sends_hash or decode_sends_hash:
+            matching.append("release")
+        return [*matching, "dtype", "cache dtype"]
 
     def explain_size_mismatch(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         first, second = prefill.parallelism, decode.parallelism
-        has_nixl = all(
-            NIXL in _read_connector_names(read_transfer_config(side)) for side in (prefill, decode)
-        )
-        if not has_nixl or first is None or second is None:
+        if first is None or second is None:
             return None
-        # `tp_ratio`, up to 0.33.0.
+        if not all(_has_nixl(read_transfer_config(side)) for side in (prefill, decode)):
+            return None
+        # Source: `tp_ratio` in NixlConnector, up to 0.33.0.
         large, small = max(first.tensor, second.tensor), min(first.tensor, second.tensor)
         return f"{large} is not a multiple of {small}" if large % small else None
 
@@ -191,15 +191,16 @@ class VllmKvCache(KvCache):
 
     def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
         return any(
-            self._spans_change(change, prefill, decode)
+            self._spans_change(change, old=prefill, new=decode)
             for change in (_REQUEST_IDS, _PIPELINE_RANKS)
         )
 
     def can_end_listener(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        orders = ((prefill, decode), (decode, prefill))
-        return any(self._spans_change(_PIPELINE_RANKS, *order) for order in orders)
+        return self._spans_change(_PIPELINE_RANKS, old=prefill, new=decode) or self._spans_change(
+            _PIPELINE_RANKS, old=decode, new=prefill
+        )
 
-    def _spans_change(self, change: Version, old: EngineCommand, new: EngineCommand) -> bool:
+    def _spans_change(self, change: Version, *, old: EngineCommand, new: EngineCommand) -> bool:
         """Return whether only `new` has a change of the handshake, and releases must match."""
         old_version, new_version = _read_version(old), _read_version(new)
         if old_version is None or new_version is None or not old_version < change <= new_version:
@@ -219,15 +220,18 @@ class VllmKvCache(KvCache):
                 return Transfer()
             return Transfer((_build_transfer_argument(_build_offloading_settings(offloading)),))
         name, version = args.connector or NIXL, command.image.version
-        role = "kv_both" if args.role is None else args.role.value
-        has_two_roles = name == NIXL and version is not None and version >= NIXL_ROLES
-        if args.role is None and has_two_roles:
+        deprecates_both = name == NIXL and version is not None and version >= NIXL_ROLES
+        if args.role is not None:
+            role = args.role.value
+        elif deprecates_both:
             role = "kv_producer" if is_prefiller else "kv_consumer"
+        else:
+            role = "kv_both"
         settings = _build_connector_settings(name, role, args.extra_config)
         findings: tuple[Finding, ...] = ()
         if offloading is not None:
-            both = {"connectors": [settings, _build_offloading_settings(offloading)]}
-            settings = _build_connector_settings(_MULTI, "kv_both", both)
+            connectors = [settings, _build_offloading_settings(offloading)]
+            settings = _build_connector_settings(_MULTI, "kv_both", {"connectors": connectors})
             findings = tuple(_check_connector_and_offloading(name, version))
         if not is_prefiller and version is not None and version >= _FAILS_BY_DEFAULT:
             settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
@@ -249,40 +253,58 @@ class VllmKvCache(KvCache):
 
 
 def read_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
-    """Return `--kv-transfer-config`: its text if it is not a JSON object, None if it is absent."""
+    """Return the value of `--kv-transfer-config` as an object.
+
+    Returns its text if it is not a JSON object, None if it is absent.
+    """
     text = command.value(TRANSFER)
+    if text is None:
+        return None
     try:
-        settings = None if text is None else parse_json(text)
+        settings = parse_json(text)
     except ValueError:
         return text
     return settings if isinstance(settings, dict) else text
 
 
+def _has_nixl(config: dict[str, Any] | str | None) -> bool:
+    return isinstance(config, dict) and NIXL in _read_connector_names(config)
+
+
+def _accepts_other_hashes(config: dict[str, Any] | str | None) -> bool:
+    extra = config.get("kv_connector_extra_config") if isinstance(config, dict) else None
+    return isinstance(extra, Mapping) and extra.get(_STRICT_HASH) is False
+
+
+def _list_handshake_keys(version: Version) -> list[str]:
+    """Return the settings that the NIXL handshake of a release compares."""
+    return [key for since, keys in _HANDSHAKES if version >= since for key in keys]
+
+
 def _iterate_connectors(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the settings of a connector and of its nested connectors."""
     yield settings
-    extra = settings.get("kv_connector_extra_config")
-    is_multi = settings.get("kv_connector") == _MULTI and isinstance(extra, Mapping)
-    inner = extra.get("connectors") if is_multi and extra is not None else None
-    for connector in inner if isinstance(inner, list) else ():
+    if settings.get("kv_connector") != _MULTI:
+        return
+    nested = lookup(settings, "kv_connector_extra_config", "connectors")
+    for connector in nested if isinstance(nested, list) else ():
         if isinstance(connector, Mapping):
             yield from _iterate_connectors(connector)
 
 
-def _read_connector_names(settings: Mapping[str, Any] | str | None) -> tuple[str, ...]:
-    connectors = _iterate_connectors(settings) if isinstance(settings, Mapping) else ()
-    names = (connector.get("kv_connector") for connector in connectors)
+def _read_connector_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    names = (connector.get("kv_connector") for connector in _iterate_connectors(settings))
     return tuple(name for name in names if isinstance(name, str))
 
 
 def _build_connector(settings: Mapping[str, Any]) -> KvConnector:
     role, names = settings.get("kv_role"), _read_connector_names(settings)
-    to_pods = tuple(connector for connector in names if connector not in (_MULTI, _OFFLOADING))
+    between_pods = tuple(name for name in names if name not in (_MULTI, _OFFLOADING))
     return KvConnector(
         name=names[0],
         role=role if isinstance(role, str) else None,
         names=names,
-        transfer_connectors=to_pods or names,
+        transfer_connectors=between_pods or names,
         side_channel=_SIDE_CHANNEL if NIXL in names else None,
     )
 
@@ -303,7 +325,9 @@ def _build_connector_settings(
 def _read_version(command: EngineCommand) -> Version | None:
     """Return the version in the image's tag, also for CPUs and AMD GPUs."""
     image = command.image
-    return image.version or (parse_release(image.release)[:3] if image.release else None)
+    if image.version is None and image.release is not None:
+        return parse_release(image.release)[:3]
+    return image.version
 
 
 def _build_offloading_settings(request: OffloadRequest) -> dict[str, Any]:
@@ -340,13 +364,13 @@ def _check_offload(command: EngineCommand, request: OffloadRequest) -> Iterator[
             message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
             yield error(SET_TWICE, (), message)
     version = _read_version(command)
-    needed, field = (
-        (SECONDARY_OFFLOADING, ("secondary",)) if request.folders else (CPU_OFFLOADING, ())
-    )
+    needed = SECONDARY_OFFLOADING if request.folders else CPU_OFFLOADING
+    field: Location = ("secondary",) if request.folders else ()
     if version is None:
         message = f"needs vLLM {format_version(needed)} or later; the image's release is unknown"
         yield info(RELEASE_WITHOUT_FEATURE, field, message)
     elif version < needed:
-        place = field if version >= CPU_OFFLOADING else ()  # older releases cannot offload at all
+        if version < CPU_OFFLOADING:
+            field = ()  # the release cannot offload at all
         message = f"needs vLLM {format_version(needed)} or later, got {format_version(version)}"
-        yield error(RELEASE_WITHOUT_FEATURE, place, message)
+        yield error(RELEASE_WITHOUT_FEATURE, field, message)

@@ -77,21 +77,13 @@ _CPUS = 4  # of a replica without GPUs
 
 
 class Expansion(NamedTuple):
-    """The result of `expand`.
+    """The result of `expand`."""
 
-    Attributes:
-        args: The spec with generated containers.
-        provenance: Where the values of the generated containers come from.
-        engines: The engine and release of each generated container without a user's image.
-        findings: Reasons why a container cannot be generated.
-        incomplete: Locations of the roles whose containers cannot be generated.
-    """
-
-    args: InferenceServiceArgs
-    provenance: Provenance
-    engines: tuple[RoleEngine, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    incomplete: frozenset[Location] = frozenset()
+    args: InferenceServiceArgs  #: the spec with generated containers
+    provenance: Provenance  #: where the values of the generated containers come from
+    engines: tuple[RoleEngine, ...] = ()  #: engines of generated containers without a user's image
+    findings: tuple[Finding, ...] = ()  #: reasons why a container cannot be generated
+    incomplete: frozenset[Location] = frozenset()  #: roles whose containers cannot be generated
 
 
 def _generates_container(args: InferenceServiceArgs, role: RoleArgs) -> bool:
@@ -157,11 +149,7 @@ def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
 def _extend_timeouts(
     args: InferenceServiceArgs, expanded_roles: Sequence[RoleArgs]
 ) -> tuple[dict[str, Any], list[PresetValue]]:
-    """Return `wait` and `rollout` with longer timeouts, and the timeouts' origins.
-
-    Both are empty if the default timeout suffices for the generated `startup` of all roles.
-    Timeouts that users set do not change.
-    """
+    """Return `wait` and `rollout` with longer timeouts if needed, and the timeouts' origins."""
     longest_startup = 0
     for user_role, role in zip(args.roles, expanded_roles, strict=True):
         if role.startup is not None and role.startup is not user_role.startup:
@@ -199,12 +187,8 @@ class _RoleExpander:
         presets = get_edition_defaults(self.args.edition).presets
         self.preset: EnginePreset = presets[engine_args.name.value]
         self.release = engine_args.version or self.preset.release
-        self.role_engine = RoleEngine(
-            self.user_role.name,
-            self.engine.title,
-            self.release,
-            is_default=engine_args.version is None,
-        )
+        name, is_default = self.user_role.name, engine_args.version is None
+        self.role_engine = RoleEngine(name, self.engine.title, self.release, is_default)
         self.model_name = hub_name(self.model.uri) or ""
         self.weights_bytes = None
         if self.model.size is None:
@@ -218,12 +202,9 @@ class _RoleExpander:
         limits = (self.user_container.get("resources") or {}).get("limits") or {}
         self.is_cpu = accelerator.lower() == CPU
         self.is_amd = _AMD_GPU in limits or _AMD.search(accelerator) is not None
-        #: Key of `EnginePreset.images`.
-        self.hardware = "GPUs"
+        self.hardware = "AMD GPUs" if self.is_amd else "GPUs"
         if self.is_cpu:
             self.hardware = "CPUs"
-        elif self.is_amd:
-            self.hardware = "AMD GPUs"
         images = self.preset.images
         pattern = images.get(self.hardware, images["GPUs"])
         self.image = use_mirror(pattern.format(release=self.release), self.args.image_registry)
@@ -285,10 +266,7 @@ class _RoleExpander:
     # GPUs and parallel sizes.
 
     def _choose_layout(self) -> GpuLayout:
-        """Return the GPUs of a pod, and the parallel sizes if the user does not set any.
-
-        Reports a finding, and returns one GPU, if the number of GPUs is unknown.
-        """
+        """Return the GPUs of a pod, and the parallel sizes if the user does not set any."""
         role = self.user_role
         if self.hardware not in self.preset.images and "image" not in self.user_container:
             message = (
@@ -352,12 +330,9 @@ class _RoleExpander:
         if catalogued is not None and self.length_limit is None:
             return catalogued
         is_worker = self.user_role.component_type is ComponentType.WORKER
+        wide_ep = self.preset.supports_wide_ep and not is_worker
         computed = compute_layout(
-            self.model,
-            accelerator,
-            self.engine.name,
-            self.length_limit,
-            wide_ep=self.preset.supports_wide_ep and not is_worker,
+            self.model, accelerator, self.engine.name, self.length_limit, wide_ep=wide_ep
         )
         if catalogued is not None and isinstance(computed, str):
             return catalogued
@@ -416,33 +391,22 @@ class _RoleExpander:
             origin: Location = ("roles", self.position, "port")
             if port.get("name") in user_names:
                 origin = (*ports, user_names.index(port.get("name")))
-            port_location = (*ports, index)
-            self.origins[port_location] = origin
+            self.origins |= {(*ports, index): origin}
         transfer = self.user_role.kv_transfer
         size_limit = transfer.shared_memory if transfer is not None else None
-        volume = shared_memory(spec, serving, size_limit)
         reason = "the engine's processes share memory; the default is 64Mi"
-        self._add_volume(spec, serving, volume, "a volume in memory", reason)
+        added_volumes = [(shared_memory(spec, serving, size_limit), "a volume in memory", reason)]
         if self._needs_download_volume():
-            volume = empty_dir(spec, serving, "huggingface", _HUB_CACHE, {})
+            download_folder = empty_dir(spec, serving, "huggingface", _HUB_CACHE, {})
             reason = "a restarted container resumes its download"
-            self._add_volume(spec, serving, volume, "an emptyDir", reason)
+            added_volumes.append((download_folder, "an emptyDir", reason))
+        for volume_and_mount, value, reason in added_volumes:
+            if volume_and_mount is not None:
+                volume, mount = volume_and_mount
+                serving["volumeMounts"] = [*(serving.get("volumeMounts") or ()), mount]
+                spec["volumes"] = [*(spec.get("volumes") or ()), volume]
+                self._note(f"mount {mount['mountPath']}", value, LIBRARY, reason)
         return {**self.template, "spec": spec}
-
-    def _add_volume(
-        self,
-        spec: dict[str, Any],
-        container: dict[str, Any],
-        volume_and_mount: tuple[dict[str, Any], dict[str, Any]] | None,
-        value: str,
-        reason: str,
-    ) -> None:
-        if volume_and_mount is None:
-            return
-        volume, mount = volume_and_mount
-        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
-        spec["volumes"] = [*(spec.get("volumes") or ()), volume]
-        self._note(f"mount {mount['mountPath']}", value, LIBRARY, reason)
 
     def _needs_download_volume(self) -> bool:
         """Return whether the engine downloads the model to a folder outside of all volumes."""
@@ -456,10 +420,8 @@ class _RoleExpander:
     def _build_container(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
         """Return the generated container; its `args` and `env` begin with the user's."""
         user_container, preset = self.user_container, self.preset
-        container: dict[str, Any] = {
-            "name": user_container.get("name") or role.container or self.engine.name,
-            "image": self.image,
-        }
+        name = user_container.get("name") or role.container or self.engine.name
+        container: dict[str, Any] = {"name": name, "image": self.image}
         if not user_container.get("command"):
             container["command"] = list(preset.program)
             arguments = self._generate_arguments(role, layout)
@@ -472,11 +434,11 @@ class _RoleExpander:
         # Prefill and decode roles keep the default: the sidecar retries on a closed connection.
         if role.component_type is ComponentType.WORKER:
             reason = "seconds the engine keeps idle connections, longer than gateways use them"
-            name = self.engine.http.keep_alive_variable
-            added_env += self._select_missing_variable(name, KEEP_ALIVE_SECONDS, reason)
+            variable = self.engine.http.keep_alive_variable
+            added_env += self._select_missing_variable(variable, KEEP_ALIVE_SECONDS, reason)
         if self.is_cpu:
-            for name, value in preset.cpu_variables.items():
-                added_env += self._select_missing_variable(name, value, "GiB of KV cache")
+            for variable, value in preset.cpu_variables.items():
+                added_env += self._select_missing_variable(variable, value, "GiB of KV cache")
         if added_env:
             container["env"] = [*(user_container.get("env") or ()), *added_env]
         container["resources"] = self._compute_resources(role, layout)
@@ -511,10 +473,7 @@ class _RoleExpander:
         return words
 
     def _shorten_drain(self) -> tuple[str, ...]:
-        """Return the preset's drain arguments, at most as long as the user's grace period allows.
-
-        Empty if the preset has none, or the grace period leaves no time.
-        """
+        """Return the preset's drain arguments, shortened to the user's grace period if needed."""
         grace = self.spec.get(GRACE_FIELD)
         if not self.preset.drain_arguments or not isinstance(grace, int):
             return self.preset.drain_arguments

@@ -18,49 +18,28 @@ _FILE = Path(__file__).with_name("models.json")
 
 
 class CatalogueLayout(NamedTuple):
-    """The GPUs of one node that a model fits on.
+    """The GPUs of one node that a model fits on."""
 
-    Attributes:
-        gpus: Number of GPUs.
-        expert: Whether expert parallelism is used.
-        auto: Whether the engine chooses the longest sequence that fits (`--max-model-len auto`).
-    """
-
-    gpus: int
-    expert: bool = False
-    auto: bool = False
+    gpus: int  #: number of GPUs
+    expert: bool = False  #: whether expert parallelism is used
+    auto: bool = False  #: whether vLLM chooses the longest sequence (`--max-model-len auto`)
 
 
 class CatalogueModel(NamedTuple):
-    """A model of the catalogue.
+    """A model of the catalogue."""
 
-    Attributes:
-        name: Its repository on Hugging Face.
-        kind: `dense`, `experts`, `multimodal`, `embedding` or `reranking`.
-        arguments: Engine arguments, such as parsers for tool calls and reasoning.
-        accelerators: GPUs of one node that it fits on, by GPU model.
-        siblings: Repositories with quantized versions of the model.
-        context: Tokens of its longest sequence.
-        minimum: First engine release that supports it.
-        memory: GPU memory in its recipe, in GB.
-        bytes: Bytes of its weights, or an upper bound if only its GPU memory is known.
-        source: Recipe or model card with these facts.
-        checked: Date on which the source was read.
-        note: Differences from the source with reasons; empty if there are none.
-    """
-
-    name: str
-    kind: str
-    arguments: tuple[str, ...]
-    accelerators: Mapping[str, CatalogueLayout]
-    siblings: tuple[str, ...]
-    context: int
-    minimum: str
-    memory: int
-    bytes: int
-    source: str
-    checked: str
-    note: str = ""
+    name: str  #: its repository on Hugging Face
+    kind: str  #: `dense`, `experts`, `multimodal`, `embedding` or `reranking`
+    arguments: tuple[str, ...]  #: engine arguments, such as parsers for tool calls and reasoning
+    accelerators: Mapping[str, CatalogueLayout]  #: GPUs of one node that it fits on, by GPU model
+    siblings: tuple[str, ...]  #: repositories with quantized versions of the model
+    context: int  #: tokens of its longest sequence
+    minimum: str  #: first engine release that supports it
+    memory: int  #: GPU memory in its recipe, in GB
+    bytes: int  #: bytes of its weights, or an upper bound if only its GPU memory is known
+    source: str  #: recipe or model card with these facts
+    checked: str  #: date on which the source was read
+    note: str = ""  #: differences from the source with reasons; empty if there are none
 
 
 @cache
@@ -94,21 +73,13 @@ def find_catalogue_model(name: str) -> CatalogueModel | None:
 
 
 class GpuLayout(NamedTuple):
-    """The GPUs of a pod, and how the model is split over them.
+    """The GPUs of a pod, and how the model is split over them."""
 
-    Attributes:
-        gpus: GPUs of each pod, 0 on CPUs.
-        parallelism: The parallel sizes; None if the user sets them or the model is not split.
-        origin: Where GPUs and sizes come from.
-        reason: Why they were chosen.
-        limits_length: As `CatalogueLayout.auto`.
-    """
-
-    gpus: int
-    parallelism: ParallelismArgs | None = None
-    origin: str = ""
-    reason: str = ""
-    limits_length: bool = False
+    gpus: int  #: GPUs of each pod, 0 on CPUs
+    parallelism: ParallelismArgs | None = None  #: the sizes, None if the library sets none
+    origin: str = ""  #: where GPUs and sizes come from
+    reason: str = ""  #: why they were chosen
+    limits_length: bool = False  #: as `CatalogueLayout.auto`
 
 
 def compute_layout(

@@ -20,19 +20,9 @@ if TYPE_CHECKING:
 
 #: Arguments in `more` that are fields of the serving roles; the others are fields of the service.
 ROLE_FIELDS = (
-    "autoscaling",
-    "gpus",
-    "kv_cache_offloading",
-    "kv_events",
-    "kv_transfer",
-    "multinode",
-    "parallelism",
-    "port",
-    "resource_claims",
-    "startup",
-    "template",
-    "topology_spread",
-)
+    "autoscaling", "gpus", "kv_cache_offloading", "kv_events", "kv_transfer", "multinode",
+    "parallelism", "port", "resource_claims", "startup", "template", "topology_spread",
+)  # fmt: skip
 
 
 def model_service(

@@ -54,19 +54,12 @@ class GangForm(enum.Enum):
 
 @dataclass(frozen=True)
 class RoleDemand:
-    """The replicas of one role and their accelerators.
+    """The replicas of one role and their accelerators."""
 
-    Attributes:
-        name: The role, which is also the name of its subgroup policy.
-        replicas: Desired replicas; 0 for a role scaled to zero.
-        pod_sizes: Accelerators of each pod of a replica, the leader first; 0 for none.
-        minimum: Replicas that the gang needs; used only by ``GangForm.SUBGROUP``.
-    """
-
-    name: str
-    replicas: int
-    pod_sizes: tuple[int, ...]
-    minimum: int
+    name: str  #: the role, which is also the name of its subgroup policy
+    replicas: int  #: desired replicas; 0 for a role scaled to zero
+    pod_sizes: tuple[int, ...]  #: accelerators of each pod of a replica, the leader first
+    minimum: int  #: replicas that the gang needs; used only by ``GangForm.SUBGROUP``
 
 
 class NodePool(NamedTuple):

@@ -29,18 +29,12 @@ NATIVE_API_VERSION = f"{NATIVE_GROUP}/v1beta1"
 
 
 class RoleSubGroups(NamedTuple):
-    """The subgroups of one role, one for each replica.
-
-    Attributes:
-        size: Pods in one replica, which are scheduled together.
-        minimum: Replicas in the gang's minimum.
-        needs_lowest: Whether the minimum must be the replicas with the lowest ordinals.
-    """
+    """The subgroups of one role, one for each replica."""
 
     role: str
-    size: int
-    minimum: int
-    needs_lowest: bool = False
+    size: int  #: pods in one replica, which are scheduled together
+    minimum: int  #: replicas in the gang's minimum
+    needs_lowest: bool = False  #: whether the minimum must be the replicas with the lowest ordinals
 
 
 @dataclass(frozen=True)
@@ -48,29 +42,18 @@ class GangPlan:
     """The gang of a service, or of one of its serving groups.
 
     The minimum is the set of replicas that the scheduler places all together or not at all.
-
-    Attributes:
-        min_member: Pods of the minimum.
-        is_partial: Whether `minRoleReplicas` is set, so the gang may start without some replicas.
-        tasks: Pods of each task `{role}-{replica}`; None if the gang has subgroups or is native.
-        sub_groups: Subgroups of each role, None if the gang has none.
-        min_accelerators: Accelerators of the minimum.
-        min_resources: Resource requests of the minimum, None to omit them.
-        group: Index of the serving group, None if the service has no serving groups.
-        topology: Limits on the network distance between its pods, None for no limits.
-        is_native: Whether it is a PodGroup of `scheduling.k8s.io`, which only counts pods.
     """
 
     pod_group: str
-    min_member: int
-    is_partial: bool
-    tasks: Mapping[str, int] | None
-    sub_groups: tuple[RoleSubGroups, ...] | None
-    min_accelerators: int
-    min_resources: Mapping[str, str] | None = None
-    group: int | None = None
-    topology: NetworkTopologyArgs | None = None
-    is_native: bool = False
+    min_member: int  #: pods of the minimum
+    is_partial: bool  #: whether the gang may start without some replicas (`minRoleReplicas`)
+    tasks: Mapping[str, int] | None  #: pods of each task `{role}-{replica}`, None without tasks
+    sub_groups: tuple[RoleSubGroups, ...] | None  #: subgroups of each role, None without subgroups
+    min_accelerators: int  #: accelerators of the minimum
+    min_resources: Mapping[str, str] | None = None  #: resource requests of the minimum, or None
+    group: int | None = None  #: index of the serving group, None without serving groups
+    topology: NetworkTopologyArgs | None = None  #: limits on the distance between pods
+    is_native: bool = False  #: whether it is a `scheduling.k8s.io` PodGroup, which only counts pods
 
     @property
     def reference(self) -> str:
@@ -87,54 +70,63 @@ def plan_gangs(
     """Return the gang of a service, or one gang for each of its serving groups.
 
     Empty if the service needs no gang or the minimum has no replica. With layout PerRole a Volcano
-    gang has subgroups, because the replicas of a LeaderWorkerSet share a pod template and so a
-    task.
+    gang has subgroups instead of tasks, because all replicas of a LeaderWorkerSet share a pod
+    template, which names the task.
     """
-    native = shape.backend is GangBackend.NATIVE
+    is_native = shape.backend is GangBackend.NATIVE
     # A Kubernetes PodGroup has no roles; checks report the fields that have no effect.
-    policy = GangPolicyArgs() if native else scheduling.gang_policy
+    policy = GangPolicyArgs() if is_native else scheduling.gang_policy
     minima = get_required_replicas(roles, policy.min_role_replicas)
-    members = sum(minima[role.name] * role.nodes for role in roles)
-    if members == 0 or not shape.needs_gang:
+    min_member = sum(minima[role.name] * role.nodes for role in roles)
+    if min_member == 0 or not shape.needs_gang:
         return ()
-    partial = policy.min_role_replicas is not None
+    is_partial = policy.min_role_replicas is not None
     topology = policy.network_topology
     # A topology limit for each replica needs subgroups too.
     limits_replicas = topology is not None and topology.role_policy is not None
-    needs_lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
-    uses_subgroups = not native and (partial or limits_replicas or shape.layout is Layout.PER_ROLE)
+    needs_subgroups = is_partial or limits_replicas or shape.layout is Layout.PER_ROLE
+    tasks: dict[str, int] | None = None
+    sub_groups: tuple[RoleSubGroups, ...] | None = None
+    if not is_native and needs_subgroups:
+        sub_groups = _plan_sub_groups(roles, policy, minima)
+    elif not is_native:
+        # Serving groups have the same task names, each group in its own PodGroup.
+        tasks = {lws.task: role.nodes for role in roles for lws in role.lws}
     gang = GangPlan(
         pod_group=object_names.pod_group(service),
-        min_member=members,
-        is_partial=partial,
-        # Serving groups have the same task names, each group in its own PodGroup.
-        tasks=None
-        if uses_subgroups or native
-        else {lws.task: role.nodes for role in roles for lws in role.lws},
-        # A role with a minimum of 0 has subgroups too, so that each replica starts as a whole.
-        sub_groups=tuple(
-            RoleSubGroups(
-                role.name,
-                role.nodes,
-                minima[role.name],
-                # Without `minRoleReplicas` a role needs every replica, so ordinals do not matter.
-                needs_lowest and (policy.min_role_replicas or {}).get(role.name, 0) > 0,
-            )
-            for role in roles
-            if role.replicas
-        )
-        if uses_subgroups
-        else None,
+        min_member=min_member,
+        is_partial=is_partial,
+        tasks=tasks,
+        sub_groups=sub_groups,
         min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
         min_resources=_sum_minimum_requests(roles, minima) if policy.min_resources else None,
         topology=topology,
-        is_native=native,
+        is_native=is_native,
     )
     if shape.groups is None:
         return (gang,)
     return tuple(
         replace(gang, pod_group=object_names.pod_group(service, group), group=group)
         for group in range(shape.groups)
+    )
+
+
+def _plan_sub_groups(
+    roles: Sequence[RolePlan], policy: GangPolicyArgs, minima: Mapping[str, int]
+) -> tuple[RoleSubGroups, ...]:
+    needs_lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
+    explicit_minima = policy.min_role_replicas or {}
+    # A role with a minimum of 0 has subgroups too, so that each replica starts as a whole.
+    return tuple(
+        RoleSubGroups(
+            role.name,
+            size=role.nodes,
+            minimum=minima[role.name],
+            # Without `minRoleReplicas` a role needs every replica, so ordinals do not matter.
+            needs_lowest=needs_lowest and explicit_minima.get(role.name, 0) > 0,
+        )
+        for role in roles
+        if role.replicas
     )
 
 
@@ -182,12 +174,14 @@ def get_gang_form(gang: GangPlan | None, *, has_kueue: bool = False) -> GangForm
 
 
 def _sum_minimum_requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:
-    return sum_requests(
-        (pod_requests(template), pods * minima[role.name])
-        for role in roles
-        for template, pods in ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
-        if pods * minima[role.name]
-    )
+    requests_and_pods = []
+    for role in roles:
+        leaders = minima[role.name]
+        workers = minima[role.name] * (role.nodes - 1)
+        for template, pods in ((role.leader_template, leaders), (role.worker_template, workers)):
+            if pods:
+                requests_and_pods.append((pod_requests(template), pods))
+    return sum_requests(requests_and_pods)
 
 
 def build_pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> dict[str, Any]:
@@ -225,7 +219,10 @@ def build_pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> d
 
 def _dump_network_topology(gang: GangPlan, field: str) -> dict[str, Any] | None:
     limit = None if gang.topology is None else getattr(gang.topology, field)
-    return limit and limit.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if limit is None:
+        return None
+    dumped: dict[str, Any] = limit.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return dumped
 
 
 def _build_role_policies(
@@ -239,20 +236,21 @@ def _build_role_policies(
         # Volcano orders roles by this name; the capacity model relies on it.
         "name": sub_groups.role,
         "labelSelector": selector,
-        # The pods with one value of this label are a subgroup, so each replica is one.
+        # Pods with the same value of this label form a subgroup, so each replica is a subgroup.
         "matchLabelKeys": [replica_label],
         "subGroupSize": sub_groups.size,
         "minSubGroups": sub_groups.minimum,
-        **({} if topology is None else {"networkTopology": topology}),
     }
+    if topology is not None:
+        policy["networkTopology"] = topology
     if not sub_groups.needs_lowest:
         yield policy
         return
     # Volcano uses the first policy that matches a pod. Role names have no dots, so
     # `{role}.required` is not the name of another role.
     ordinals = [str(ordinal) for ordinal in range(sub_groups.minimum)]
-    lowest = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
-    required = {**selector, "matchExpressions": [lowest]}
-    yield {**policy, "name": f"{sub_groups.role}.required", "labelSelector": required}
+    has_lowest_ordinal = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
+    required_selector = {**selector, "matchExpressions": [has_lowest_ordinal]}
+    yield {**policy, "name": f"{sub_groups.role}.required", "labelSelector": required_selector}
     # Yielded even if all replicas are required, so that adding replicas does not change the object.
     yield {**policy, "minSubGroups": 0}

@@ -26,37 +26,22 @@ from fusioninfer_pulumi.pods.pod import Context, RolePods
 
 @dataclass(frozen=True)
 class ReplicaPlan:
-    """One replica of a role.
+    """One replica of a role."""
 
-    Attributes:
-        index: Ordinal of the replica in its role and serving group, from 0.
-        name: Name of its LeaderWorkerSet; with layout PerRole, of its leader pod.
-        task: `{role}-{index}`, its Volcano task with layout PerReplica.
-        group: Index of its serving group, None if the service has none.
-    """
-
-    index: int
-    name: str
-    task: str
-    group: int | None = None
+    index: int  #: ordinal of the replica in its role and serving group, from 0
+    name: str  #: name of its LeaderWorkerSet; with layout PerRole, of its leader pod
+    task: str  #: `{role}-{index}`, its Volcano task with layout PerReplica
+    group: int | None = None  #: index of its serving group, None if the service has none
 
 
 class LwsPlan(NamedTuple):
-    """One LeaderWorkerSet of a role.
-
-    Attributes:
-        task: Volcano task of its pods, named in the pod template: `{role}-{ordinal}`, or the role
-            with layout PerRole.
-        replicas: Its replicas, in the order of LeaderWorkerSet's group index.
-        ordinal: `index` of its only replica; None with layout PerRole.
-        group: Index of its serving group, None if the service has none.
-    """
+    """One LeaderWorkerSet of a role."""
 
     name: str
-    task: str
-    replicas: tuple[ReplicaPlan, ...]
-    ordinal: int | None
-    group: int | None = None
+    task: str  #: Volcano task of its pods: `{role}-{ordinal}`, or the role with layout PerRole
+    replicas: tuple[ReplicaPlan, ...]  #: in the order of LeaderWorkerSet's group index
+    ordinal: int | None  #: `index` of its only replica; None with layout PerRole
+    group: int | None = None  #: index of its serving group, None if the service has none
 
     @property
     def is_per_role(self) -> bool:
@@ -65,20 +50,13 @@ class LwsPlan(NamedTuple):
 
 
 class RoleRollout(NamedTuple):
-    """The rolling update settings of one role, with defaults.
-
-    Attributes:
-        max_unavailable: Replicas that the update may make unavailable at a time.
-        max_surge: Replicas that the update may start in addition to the existing ones.
-        partition: First ordinal to update; replicas with lower ordinals keep their pod template.
-        timeout: Duration that the update of one replica may take.
-    """
+    """The rolling update settings of one role, with defaults."""
 
     strategy: RolloutStrategy
-    max_unavailable: int
-    max_surge: int
-    partition: int
-    timeout: str
+    max_unavailable: int  #: replicas that the update may make unavailable at a time
+    max_surge: int  #: replicas that the update may start in addition to the existing ones
+    partition: int  #: first ordinal to update; replicas with lower ordinals keep their pod template
+    timeout: str  #: duration that the update of one replica may take
 
     @property
     def parallel_limit(self) -> int | None:
@@ -88,28 +66,16 @@ class RoleRollout(NamedTuple):
 
 @dataclass(frozen=True)
 class RolePlan:
-    """A role that serves a model.
+    """A role that serves a model."""
 
-    Attributes:
-        position: Index of the role in the spec.
-        args: The role after presets.
-        pods: The pods of one replica; all replicas have the same.
-        lws: The LeaderWorkerSets of all serving groups, group by group; none if the role is scaled
-            to zero.
-        nodes: Pods in one replica.
-        launcher: Launcher of multi-node replicas, None for single pods.
-        service_rollout: The service's `rollout`, which the role's `rollout` overrides.
-        is_autoscaled: Whether the role has `autoscaling`.
-    """
-
-    position: int
-    args: RoleArgs
-    pods: RolePods
-    lws: tuple[LwsPlan, ...]
-    nodes: int
-    launcher: Launcher | None
-    service_rollout: RolloutArgs
-    is_autoscaled: bool = False
+    position: int  #: index of the role in the spec
+    args: RoleArgs  #: the role after presets
+    pods: RolePods  #: the pods of one replica; all replicas have the same
+    lws: tuple[LwsPlan, ...]  #: its LeaderWorkerSets, group by group; none if scaled to zero
+    nodes: int  #: pods in one replica
+    launcher: Launcher | None  #: launcher of multi-node replicas, None for single pods
+    service_rollout: RolloutArgs  #: the service's `rollout`, which the role's `rollout` overrides
+    is_autoscaled: bool = False  #: whether the role has `autoscaling`
 
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
