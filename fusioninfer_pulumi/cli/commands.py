@@ -327,14 +327,10 @@ def _report_findings(
     quiet: bool = False,
     output: str = "text",
 ) -> bool:
-    """Drop ignored findings, print the others, and return whether they stop the command.
+    """Print the findings of sources that are not ignored, and return whether they stop the command.
 
-    Args:
-        options: The command line.
-        sources: The sources whose findings are printed.
-        decisive: The sources whose findings can stop the command; all of `sources` by default.
-        quiet: Whether to print nothing unless the command stops.
-        output: The format, as for `report`.
+    Only findings of the `decisive` sources, by default all, can stop the command. With `quiet`,
+    nothing is printed unless the command stops. `output` is a format of `report`.
     """
     decisive = sources if decisive is None else decisive
     if options.stack is not None and not any(source.is_project for source in sources):

@@ -114,7 +114,6 @@ class NewProject:
         gpus: GPUs of each pod, None to let the library choose.
         prefill_decode: Whether prefill and decode are separate roles.
         is_template: Whether the project is a template: `pulumi new` asks for its configuration.
-        installation: How the project installs this package.
     """
 
     name: str
@@ -192,7 +191,7 @@ class NewProject:
                 key: {"description": _CONFIG_DESCRIPTIONS[key], "default": str(value)}
                 for key, value in self.defaults.items()
             }
-            description = f"{_TEMPLATE_DESCRIPTION}, in {language}"
+            description = f"A large language model on Kubernetes, in {language}"
             return {"template": {"description": description, "config": questions}}
         config: dict[str, dict[str, Any]] = {}
         for key, value in self.defaults.items():
@@ -271,7 +270,6 @@ def _check_service(options: argparse.Namespace) -> list[Finding]:
     return [finding for finding in findings if finding.severity is not Severity.INFO]
 
 
-_TEMPLATE_DESCRIPTION = "A large language model on Kubernetes"
 _CONFIG_DESCRIPTIONS = {
     "model": "Name of the model on Hugging Face",
     "accelerator": "GPU model, such as H100, or cpu",

@@ -353,7 +353,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
     try:
         return _place_documents(source, inventory, previous)
     finally:
-        # The warning says that no inventory was passed, which `plan_documents` cannot know.
+        # `plan_documents` adds the warning that no inventory is set, but here an inventory is set.
         source.documents = [
             document.filter_findings(lambda finding: finding.rule != PLACEMENT_NOT_APPLIED.id)
             for document in source.documents

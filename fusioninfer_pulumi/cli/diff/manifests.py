@@ -30,7 +30,6 @@ LWS_TEMPLATE = "spec.leaderWorkerTemplate"
 LWS_NETWORK = "spec.networkConfig"
 #: Keys of a LeaderWorkerSet's rolling update settings.
 _ROLLING_UPDATE = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
-_APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 # LeaderWorkerSet's defaults: setting them explicitly creates no new revision.
 _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
 _NETWORK_DEFAULT = {"subdomainPolicy": "Shared"}
@@ -101,7 +100,7 @@ class Identity(NamedTuple):
     @property
     def is_apps_workload(self) -> bool:
         """Whether it is a Deployment, StatefulSet or DaemonSet."""
-        return self.group == "apps" and self.kind in _APPS_KINDS
+        return self.group == "apps" and self.kind in ("Deployment", "StatefulSet", "DaemonSet")
 
     @property
     def template_paths(self) -> tuple[str, ...]:

@@ -74,10 +74,8 @@ class Edit:
     @property
     def reason(self) -> str:
         """Why the pods of a Deployment, StatefulSet or DaemonSet restart."""
-        reason = _describe_reason(self.template_changes)
-        if self.immutable_field is None:
-            return reason
-        return ", ".join(filter(None, (f"{self.immutable_field} changed", reason)))
+        reasons = [] if self.immutable_field is None else [f"{self.immutable_field} changed"]
+        return ", ".join(filter(None, [*reasons, _describe_reason(self.template_changes)]))
 
 
 #: Update steps by namespace (empty if it is an Output) and name of the LeaderWorkerSet.
@@ -190,10 +188,7 @@ class _ComparedLws:
 
 
 def find_role_effects(
-    lws: tuple[Objects, Objects],
-    edits: Sequence[Edit],
-    steps: Steps,
-    released: Container[Identity],
+    lws: tuple[Objects, Objects], edits: Sequence[Edit], steps: Steps, released: Container[Identity]
 ) -> Iterator[RoleEffect]:
     """Yield the effects on replicas of the services that have a changed object.
 
