@@ -106,18 +106,11 @@ _OTHER_PROGRAMS = ("echo", "printf", "pip", "pip3", "which", "test", "[", "grep"
 
 
 class Program(NamedTuple):
-    """An engine's program in a list of words.
+    """An engine's program in a list of words."""
 
-    Attributes:
-        engine: `vllm` or `sglang`.
-        end: Index of the first argument, after the words of the program.
-        is_vllm_serve: Whether it is `vllm serve`. Only `vllm serve` accepts `--headless` and the
-            model as a positional argument.
-    """
-
-    engine: str
-    end: int
-    is_vllm_serve: bool
+    engine: str  #: `vllm` or `sglang`
+    end: int  #: index of the first argument, after the words of the program
+    is_vllm_serve: bool  #: whether it is `vllm serve`; see `EngineCommand`
 
 
 def basename(word: str) -> str:

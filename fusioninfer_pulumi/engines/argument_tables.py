@@ -50,6 +50,7 @@ class ArgumentTable:
     """The arguments of an engine by release."""
 
     def __init__(self, text: str) -> None:
+        # A line has the changes of a release: `{"release": ..., "removed": [...], "set": {...}}`.
         changes = [json.loads(line) for line in text.splitlines()]
         #: The releases, oldest first.
         self.releases: tuple[str, ...] = tuple(change["release"] for change in changes)
@@ -57,14 +58,17 @@ class ArgumentTable:
         self._definitions: dict[str, list[ArgumentDefinition]] = {}
         current: dict[str, ArgumentDefinition] = {}
         for index, change in enumerate(changes):
+            # A new definition of an argument ends its previous one.
             for name in (*change["removed"], *change["set"]):
                 if name in current:
                     current.pop(name).until = index
             for name, entry in change["set"].items():
-                fields = {**entry, "kind": entry["type"], "names": (name, *entry.get("names", ()))}
+                fields = {key: value for key, value in entry.items() if key != "type"}
+                fields["kind"] = entry["type"]
+                fields["names"] = (name, *entry.get("names", ()))
                 fields["choices"] = tuple(entry.get("choices", ()))
-                del fields["type"]
-                definition = current[name] = ArgumentDefinition(name, since=index, **fields)
+                definition = ArgumentDefinition(name, since=index, **fields)
+                current[name] = definition
                 for word in definition.spellings():
                     self._definitions.setdefault(word, []).append(definition)
 

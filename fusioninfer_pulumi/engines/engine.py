@@ -376,32 +376,18 @@ class KvCache:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpServer:
-    """How an engine serves HTTP.
+    """How an engine serves HTTP."""
 
-    Attributes:
-        default_port: Default of `--port`.
-        default_host: Default of `--host`, None for all addresses.
-        health_path: Path that answers 200 once the engine serves.
-        paths_with_api_key: Pattern of the paths that require the API key.
-        api_key_variable: Environment variable that sets the API key.
-        keep_alive_variable: Environment variable with the seconds that idle connections stay open.
-        drain_flag: Seconds that running requests may take after SIGTERM.
-        rejects_unknown_models: Whether requests for another model get HTTP 404.
-        reasoning_fields: Response fields that hold the reasoning, by the first release with exactly
-            these fields.
-        api_source: Source of `rejects_unknown_models` and `reasoning_fields`.
-    """
-
-    default_port: int
-    default_host: str | None = None
-    health_path: str = "/health"
-    paths_with_api_key: re.Pattern[str]
-    api_key_variable: str | None = None
-    keep_alive_variable: str
-    drain_flag: str | None = None
-    rejects_unknown_models: bool
-    reasoning_fields: Mapping[str, tuple[str, ...]]
-    api_source: str
+    default_port: int  #: default of `--port`
+    default_host: str | None = None  #: default of `--host`, None for all addresses
+    health_path: str = "/health"  #: path that answers 200 once the engine serves
+    paths_with_api_key: re.Pattern[str]  #: pattern of the paths that require the API key
+    api_key_variable: str | None = None  #: environment variable that sets the API key
+    keep_alive_variable: str  #: variable with the seconds that idle connections stay open
+    drain_flag: str | None = None  #: seconds that running requests may take after SIGTERM
+    rejects_unknown_models: bool  #: whether requests for another model get HTTP 404
+    reasoning_fields: Mapping[str, tuple[str, ...]]  #: fields with the reasoning, by first release
+    api_source: str  #: source of `rejects_unknown_models` and `reasoning_fields`
 
 
 class MetricsFlag(NamedTuple):

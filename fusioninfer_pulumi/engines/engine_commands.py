@@ -31,15 +31,15 @@ ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (VLLM, SGLANG
 def read_command(container: Mapping[str, Any]) -> EngineCommand:
     """Parse a container's command line; never raise.
 
-    The program in the command line determines the engine. Without a command the image's name does,
-    or the container's name if the image is unknown. References to variables of the container are
-    replaced by their values.
+    The program in the command line determines the engine. Without a command the image's name
+    determines it, or the container's name if the image is unknown. References such as `$(PORT)` to
+    variables of the container are replaced by the variables' values.
     """
     command = _read(container)
     if not any("$" in word for word in command.arguments):
         return command
     variables = read_plain_variables(container)
-    # Shell references stay, because a script may assign other values.
+    # Shell references such as `$PORT` stay, because a script may assign other values.
     arguments = [replace_variables(word, variables, in_script=False) for word in command.arguments]
     return replace(command, arguments=tuple(arguments))
 
@@ -72,10 +72,10 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
         end = len(argv.command)
         arguments = tuple(split_joined_flags(texts[end:]))
         return replace(command, program=tuple(texts[:end]), arguments=arguments)
-    name = image.engine
-    if name is None and image.name is None:
-        name = container.get("name")
-    engine = ENGINES.get(name) if isinstance(name, str) else None
+    # The entrypoint runs. If the image is an Output, the container's name may name the engine.
+    engine_name = container.get("name") if image.name is None else image.engine
+    engine = ENGINES.get(engine_name) if isinstance(engine_name, str) else None
+    # Of the stock images, only vLLM's serve, and their entrypoint is `vllm serve`.
     return replace(command, engine=engine, is_vllm_serve=image.is_stock and _image_serves(image))
 
 
@@ -92,13 +92,13 @@ def _read_script(argv: Argv, image: Image) -> EngineCommand:
     if not calls:
         return command
     call = calls[0]
-    is_known = not argv.outputs and UNKNOWN not in call.arguments
+    has_outputs = bool(argv.outputs) or UNKNOWN in call.arguments
     return replace(
         command,
         engine=ENGINES[call.engine],
         program=call.program,
         arguments=call.arguments,
-        is_readable=is_known and len(calls) == 1 and not call.has_hidden_arguments,
+        is_readable=len(calls) == 1 and not has_outputs and not call.has_hidden_arguments,
         is_vllm_serve=call.is_vllm_serve,
     )
 
@@ -123,10 +123,15 @@ def find_serving_port(
     container: Mapping[str, Any], command: EngineCommand, port: int | None
 ) -> int:
     """Return the first of `port`, `--port`, container port `http`, any container port, and 8000."""
-    explicit = port or command.port
-    if explicit is not None:
-        return explicit
-    ports = sorted(container.get("ports") or (), key=lambda item: item.get("name") != "http")
-    numbers = (item.get("containerPort") for item in ports)
-    # A port without a number is reported when the finished pod is checked.
-    return next((number for number in numbers if isinstance(number, int)), _DEFAULT_PORT)
+    explicit_port = port or command.port
+    if explicit_port is not None:
+        return explicit_port
+    container_ports = container.get("ports") or ()
+    # Two passes: first the ports named `http`, then all.
+    for name in ("http", None):
+        for container_port in container_ports:
+            number = container_port.get("containerPort")
+            # A port without a number is reported when the finished pod is checked.
+            if isinstance(number, int) and name in (None, container_port.get("name")):
+                return number
+    return _DEFAULT_PORT

@@ -73,7 +73,8 @@ def build_model_arguments(
         flags = engine.lora_flags
         modules = tuple(f"{name}={source}" for name, source in served_model.adapters.items())
         arguments += [Argument(("--enable-lora",)), Argument((flags["modules"],), modules)]
-        arguments += [Argument((flags[key],), (str(n),)) for key, n in served_model.limits.items()]
+        for key, limit in served_model.limits.items():
+            arguments.append(Argument((flags[key],), (str(limit),)))
     return arguments, positional
 
 
@@ -82,24 +83,26 @@ def check_model_arguments(
 ) -> Iterator[Finding]:
     """Check the model's arguments against the fields of `model`; locations name the flags."""
     command_model, model = command.model, served_model.model
-    # A path may name one of the model's files, such as one of several GGUF files.
-    is_inside = model.startswith("/") and f"{command_model}/".startswith(f"{model}/")
-    if command_model not in (None, model) and not is_inside:
+    # The argument may be a file below the path of `model`, such as one of several GGUF files.
+    is_below_path = model.startswith("/") and f"{command_model}/".startswith(f"{model}/")
+    if command_model is not None and command_model != model and not is_below_path:
         message = f"the model {command_model} conflicts with model.uri ({model}); remove one"
         yield error(MODEL_CONTRADICTED, (engine.model_flags[0],), message)
-    expected = {
-        _REVISION: (served_model.revision, "model.uri"),
-        SERVED_NAME_FLAG: (served_model.name, "model.name"),
-        **{
-            engine.lora_flags[key]: (str(limit), f"model.lora.{_LIMIT_FIELDS[key]}")
-            for key, limit in served_model.limits.items()
-        },
-    }
-    for flag, (value, field_name) in expected.items():
+    # Flags with the field that sets the same, and the field's value.
+    expected = [
+        (_REVISION, "model.uri", served_model.revision),
+        (SERVED_NAME_FLAG, "model.name", served_model.name),
+    ]
+    for key, limit in served_model.limits.items():
+        expected.append((engine.lora_flags[key], f"model.lora.{_LIMIT_FIELDS[key]}", str(limit)))
+    for flag, field_name, field_value in expected:
         argument = command.value(flag)
-        if value is not None and command.has(flag) and argument != value:
-            text = f"{flag} {argument or 'without a value'} conflicts with {field_name} ({value})"
-            yield error(MODEL_CONTRADICTED, (flag,), f"{text}; remove one")
+        if field_value is not None and command.has(flag) and argument != field_value:
+            message = (
+                f"{flag} {argument or 'without a value'} conflicts with {field_name} "
+                f"({field_value}); remove one"
+            )
+            yield error(MODEL_CONTRADICTED, (flag,), message)
     modules = engine.lora_flags["modules"]
     if served_model.adapters and command.has(modules):
         message = f"{modules} conflicts with model.lora; move its adapters there"
@@ -114,12 +117,14 @@ def check_size_arguments(
     command: EngineCommand, expected: Mapping[str, Argument], at: Location
 ) -> Iterator[Finding]:
     """Check the command line at a location for arguments that contradict `parallelism`."""
-    for name, argument in expected.items():
-        flag, value = argument.names[0], command.value(*argument.names)
+    for field_name, argument in expected.items():
+        value = command.value(*argument.names)
         if argument.values and command.has(*argument.names) and value != argument.values[0]:
-            text = f"{flag} {value or 'without a value'}"
-            text += f" conflicts with parallelism.{name} ({argument.values[0]})"
-            yield error(SET_TWICE, at, f"{text}; remove one")
+            message = (
+                f"{argument.names[0]} {value or 'without a value'} conflicts with "
+                f"parallelism.{field_name} ({argument.values[0]}); remove one"
+            )
+            yield error(SET_TWICE, at, message)
 
 
 def check_accelerators(
@@ -134,24 +139,24 @@ def check_accelerators(
     # A leader with 0 local ranks only serves HTTP; the ranks of the other pods are unknown.
     if engine is None or parallelism is None or parallelism.data_local == 0:
         return []
-    need, have = parallelism.count_accelerators(nodes), accelerators_per_pod * nodes
-    sizes = parallelism.describe(engine.sizes.flags, nodes)
+    needed, requested = parallelism.count_accelerators(nodes), accelerators_per_pod * nodes
+    if needed == requested:
+        return []
+    sizes = parallelism.describe(engine.sizes.flags, nodes)  # such as `--tp-size 4 x --dp-size 2`
     flag = sizes.partition(" ")[0]
-    count = f"{need} accelerator{'' if need == 1 else 's'}"
-    available = f"a replica has {nodes} nodes x {accelerators_per_pod} = {have}"
+    count = "1 accelerator" if needed == 1 else f"{needed} accelerators"
+    available = f"a replica has {nodes} nodes x {accelerators_per_pod} = {requested}"
     if nodes == 1:
-        available = f"the pod has {have}"
-    if need > have:
+        available = f"the pod has {requested}"
+    if needed > requested:
         message = f"{sizes} needs {count}, but {available}"
         return [error(ACCELERATORS_TOO_FEW, (flag,), message)]
-    if need == have:
-        return []
     if parallelism.is_explicit:
-        message = f"{sizes} uses {count}, but {available}: {have - need} stay idle"
+        message = f"{sizes} uses {count}, but {available}: {requested - needed} stay idle"
     else:
         tensor = engine.sizes.flags["tensor"][0]
         message = (
             f"no parallelism is set, so {engine.name} uses 1 accelerator, but {available}: "
-            f"set {tensor} {have}, or ask for fewer accelerators"
+            f"set {tensor} {requested}, or ask for fewer accelerators"
         )
     return [warning(ACCELERATORS_IDLE, (flag,), message)]

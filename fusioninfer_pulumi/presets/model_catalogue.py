@@ -46,30 +46,26 @@ class CatalogueModel(NamedTuple):
 def load_catalogue() -> Mapping[str, CatalogueModel]:
     """Return all models by name."""
     document = json.loads(_FILE.read_text(encoding="utf-8"))
-    return {
-        entry["name"]: CatalogueModel(
-            **{
-                **entry,
-                "arguments": tuple(entry["arguments"]),
-                "accelerators": {
-                    kind: CatalogueLayout(**fields)
-                    for kind, fields in entry["accelerators"].items()
-                },
-                "siblings": tuple(entry["siblings"]),
-                "source": f"{document['recipes']}, {entry['source']}",
-                "checked": document["checked"],
-            }
-        )
-        for entry in document["models"]
-    }
+    models: dict[str, CatalogueModel] = {}
+    for entry in document["models"]:
+        fields = {**entry, "checked": document["checked"]}
+        fields["arguments"] = tuple(entry["arguments"])
+        fields["siblings"] = tuple(entry["siblings"])
+        fields["source"] = f"{document['recipes']}, {entry['source']}"
+        fields["accelerators"] = {
+            gpu_model: CatalogueLayout(**layout)
+            for gpu_model, layout in entry["accelerators"].items()
+        }
+        models[entry["name"]] = CatalogueModel(**fields)
+    return models
 
 
 def find_catalogue_model(name: str) -> CatalogueModel | None:
     """Return the model with this repository, or with this quantized sibling; None if unknown."""
-    known = load_catalogue().get(name)
-    if known is not None:
-        return known
-    return next((model for model in load_catalogue().values() if name in model.siblings), None)
+    models = load_catalogue()
+    if name in models:
+        return models[name]
+    return next((model for model in models.values() if name in model.siblings), None)
 
 
 class GpuLayout(NamedTuple):
@@ -113,7 +109,8 @@ def compute_layout(
             )
         local_ranks = result.tensor // rank_gpus
         sizes = {"data": local_ranks * result.nodes, "data_local": local_ranks, "expert": True}
-        sizes |= {"tensor": rank_gpus} if rank_gpus > 1 else {}
+        if rank_gpus > 1:
+            sizes["tensor"] = rank_gpus
         return GpuLayout(result.tensor, ParallelismArgs(**sizes), "capacity", result.reason)
     if result.tensor > 1:
         sizes["tensor"] = result.tensor
@@ -130,22 +127,21 @@ def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
     model = load_catalogue().get(name)
     if model is None:
         return None
-    known = model.accelerators.get(accelerator.upper())
-    if known is None:
+    layout = model.accelerators.get(accelerator.upper())
+    if layout is None:
         return None
     split = None
-    if known.gpus > 1:
-        split = ParallelismArgs(tensor=known.gpus, expert=True if known.expert else None)
-    reason = "by the memory of its recipe" if known.auto else "its entry for this accelerator"
-    return GpuLayout(known.gpus, split, "model catalogue", reason, known.auto)
+    if layout.gpus > 1:
+        split = ParallelismArgs(tensor=layout.gpus, expert=True if layout.expert else None)
+    reason = "by the memory of its recipe" if layout.auto else "its entry for this accelerator"
+    return GpuLayout(layout.gpus, split, "model catalogue", reason, limits_length=layout.auto)
 
 
 def get_model_bytes(model: ModelArgs, name: str) -> int | None:
     """Return the bytes of a model's weights, None if unknown."""
     # The catalogue takes precedence, so that installed packages do not change the result.
-    known = load_catalogue().get(name)
-    if known is not None:
-        return known.bytes
+    if name in load_catalogue():
+        return load_catalogue()[name].bytes
     find_bytes = _get_capacity_method("model_bytes")
     size: int | None = None if find_bytes is None else find_bytes(model)
     return size
@@ -181,7 +177,10 @@ def explain_unknown_model(model: ModelArgs, name: str) -> str | None:
 
 def _known_names() -> set[str]:
     list_names = _get_capacity_method("model_names")
-    return {*load_catalogue(), *(() if list_names is None else list_names())}
+    names = set(load_catalogue())
+    if list_names is not None:
+        names.update(list_names())
+    return names
 
 
 def _get_capacity_method(name: str) -> Any:

@@ -38,10 +38,10 @@ def model_service(
     """Return a service that serves a model; the library generates its containers.
 
     Args:
-        model: Its name on Hugging Face, a `uri` such as `s3://bucket/key`, or the field `model` of
-            a service.
+        model: The model's name on Hugging Face, a `uri` such as `s3://bucket/key`, or the field
+            `model` of a service.
         accelerator: Model of the GPUs, such as `H100`, or `cpu`. May be None if `gpus` or
-            `parallelism` sets the number of GPUs; GPU memory is then not checked.
+            `parallelism` sets the number of GPUs; without it GPU memory is not checked.
         replicas: Replicas that generate tokens.
         prefill_replicas: Replicas for disaggregated prefill; 0 for no disaggregation.
         router: The router role, or its fields, such as `{"gateway": {...}, "httproute": {...}}`.
@@ -64,22 +64,26 @@ def model_service(
         unknown.append(error(UNKNOWN_KEY, (name,), message))
     if unknown:
         raise InvalidServiceError(unknown, "model_service")
-    role = {name: fields.pop(name) for name in ROLE_FIELDS if name in fields}
+    role_fields = {name: fields.pop(name) for name in ROLE_FIELDS if name in fields}
     if accelerator is not None:
-        role["accelerator"] = accelerator
-    kinds = (
-        [(ComponentType.PREFILLER, "prefill", prefill_replicas),
-         (ComponentType.DECODER, "decode", replicas)]
-        if prefill_replicas
-        else [(ComponentType.WORKER, "serve", replicas)]
-    )  # fmt: skip
+        role_fields["accelerator"] = accelerator
+    serving_roles = [(ComponentType.WORKER, "serve", replicas)]
+    if prefill_replicas:
+        serving_roles = [
+            (ComponentType.PREFILLER, "prefill", prefill_replicas),
+            (ComponentType.DECODER, "decode", replicas),
+        ]
     roles: list[Any] = [
-        {"name": name, "component_type": kind, "replicas": count, **role}
-        for kind, name, count in kinds
+        {"name": name, "component_type": component_type, "replicas": count, **role_fields}
+        for component_type, name, count in serving_roles
     ]
-    if router is not None or prefill_replicas:
-        named = {"name": "router", "component_type": ComponentType.ROUTER}
-        roles.insert(0, {**named, **router} if isinstance(router, Mapping) else router or named)
+    if router is None and prefill_replicas:
+        router = {}
+    if isinstance(router, Mapping):
+        router_fields = {"name": "router", "component_type": ComponentType.ROUTER, **router}
+        roles.insert(0, router_fields)
+    elif router is not None:
+        roles.insert(0, router)
     if isinstance(model, str):
         model = {"uri": model if "://" in model else f"hf://{model}"}
     if engine is not None:

@@ -78,8 +78,10 @@ class KindSchema:
         else:
             subschema = schema.get("properties", {}).get(key)
             if subschema is None:
-                by_pattern = next(iter(schema.get("patternProperties", {}).values()), None)
-                subschema = by_pattern or schema.get("additionalProperties")
+                # Labels and annotations have one pattern for their keys.
+                patterns = list(schema.get("patternProperties", {}).values())
+                subschema = patterns[0] if patterns else schema.get("additionalProperties")
+        # `additionalProperties` may be false.
         return self.resolve(subschema) if isinstance(subschema, dict) else {}
 
     def resolve(self, schema: Schema) -> Schema:

@@ -4,25 +4,26 @@ It models what Volcano v1.14.1 has bound after several scheduling cycles, for on
 its queue. Only accelerators count; CPU, memory, affinity and taints are ignored. The scheduler's
 rules, with lines under ``pkg/scheduler`` of that version:
 
-* A replica is a subgroup and is placed as a whole or not at all: if one pod finds no node, the
+* A replica is a subgroup. It is placed as a whole or not at all: if one pod finds no node, the
   statement is discarded (``actions/allocate/allocate.go:628-632,658-670``,
   ``api/job_info.go:926-930``). With ``GangForm.ALL_PODS`` all pods are one subgroup (``:923``).
 * The subgroups of the minimum come first: the first ``minSubGroups`` of each role
-  (``allocate.go:226-244``). Nothing is bound before all of them have a place (``309``, ``396``,
-  ``plugins/gang/gang.go:177-183``); then they are committed together (``384-386``).
-* After that each commit adds one more subgroup, ordered by pod priority (the same for the whole
-  service here), then the replica index, then the policy's UID, whose text ends in
+  (``allocate.go:226-244``). Nothing is bound before all of these subgroups have a place (``309``,
+  ``396``, ``plugins/gang/gang.go:177-183``); then they are committed together (``384-386``).
+* After the minimum each commit adds one more subgroup, ordered by pod priority (equal in one
+  service), then the replica index, then the policy's UID, whose text ends in
   ``{role}-{index}`` (``framework/session_plugins.go:635-658``, ``api/sub_job_info.go:202-214``).
-  So replica 1 of every role precedes replica 2 of any role; roles with the same index go by name.
-* A subgroup that does not fit is skipped in this cycle, and the next one is tried, even if it is a
-  smaller one of another role (``allocate.go:370-388``). Every cycle tries the skipped one again
+  So replica 1 of every role precedes replica 2 of any role; replicas with the same index are
+  ordered by role name.
+* A subgroup that does not fit is skipped in this cycle, and the next subgroup is tried, even a
+  smaller one of another role (``allocate.go:370-388``). Every cycle tries a skipped subgroup again
   (``buildAllocateContext``, ``149-192``), which fails unless accelerators are released.
 * Pods without a subgroup (``job_info.go:1239-1253``) are not modeled, because the library generates
   a policy for every pod.
 
 If Kueue admits replicas (source and tests: v0.15.2), each replica is a workload. It is admitted as
 a whole if the quota of its queue covers it, and skipped otherwise (``BestEffortFIFO``). Workloads
-created in the same second have no order. Kueue knows quota and not nodes, so the model uses the
+created in the same second have no order. Kueue considers quota, not nodes. So the model uses the
 pools' accelerators as the quota, and is exact only if nodes are multiples of every pod's size.
 
 The model assumes that all pods exist before the first one is bound. If roles compete for the last
@@ -77,9 +78,9 @@ class Capacity:
         gpus: All accelerators of the pools.
         running: Replicas of each role whose pods are all bound.
         status: ``Full``, ``Partial`` or ``Blocked`` (nothing runs).
-        exact: Whether the scheduler reaches exactly this. If not, ``running`` has an upper bound
-            for each role: what it could run if the others ran only the gang's minimum. Together
-            the roles may run less, so ``Full`` may be too optimistic.
+        exact: Whether exactly these replicas run. If False, ``running`` has an upper bound for each
+            role: its replicas if the other roles ran only the gang's minimum. Together the roles
+            may run fewer replicas, so ``Full`` may be too optimistic.
         groups: Serving groups that run at least their minimum, None without groups or gangs.
     """
 
@@ -98,16 +99,19 @@ def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePo
     matter which nodes pods get. Otherwise it is an upper bound for each role.
     """
     demands = _apply_gang_form(roles, form)
+    # Below, sizes are in units of accelerators.
     units, nodes = _normalize_units(demands, [(pool.nodes, pool.accelerators) for pool in pools])
+    has_unit_pods = all(size == 1 for role in units for size in role.pod_sizes)
     if any(role.minimum > role.replicas for role in units):
         # The scheduler never finds such a job valid (job_info.go:1114-1128).
         running, exact = {role.name: 0 for role in units}, True
     elif form is GangForm.REPLICA:
         running = _compute_upper_bounds(units, nodes)
         has_remainder = any(pool.accelerators % size for pool in pools for size in _sizes(demands))
-        complete = all(running[role.name] == role.replicas for role in units)
-        exact = (complete or not has_remainder) and _can_fit_together(units, running, nodes)
-    elif form is not GangForm.NONE and all(size == 1 for role in units for size in role.pod_sizes):
+        is_complete = all(running[role.name] == role.replicas for role in units)
+        exact = is_complete or not has_remainder
+        exact = exact and _can_fit_together(units, running, nodes)
+    elif has_unit_pods and form is not GangForm.NONE:
         available = sum(count * free for count, free in nodes)
         running, exact = _fill_in_order(units, available), True
     else:
@@ -126,12 +130,12 @@ def build_pools(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
 
     A remainder is one smaller node. `largest_pod` is 0 if no pod requests accelerators.
     """
-    full, rest = divmod(gpus, largest_pod) if largest_pod > 0 else (0, gpus)
-    pools = (NodePool(full, largest_pod), NodePool(1, rest))
+    full_nodes, remainder = divmod(gpus, largest_pod) if largest_pod > 0 else (0, gpus)
+    pools = (NodePool(full_nodes, largest_pod), NodePool(1, remainder))
     return tuple(pool for pool in pools if pool.nodes > 0 and pool.accelerators > 0)
 
 
-_Nodes = list[tuple[int, int]]  # (how many, accelerators of each)
+_Nodes = list[tuple[int, int]]  # (number of nodes, free accelerators of each)
 
 
 def _apply_gang_form(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDemand]:
@@ -139,8 +143,11 @@ def _apply_gang_form(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDe
     demands = []
     for role in roles:
         sizes = tuple(size for size in role.pod_sizes if size > 0) if role.replicas else ()
-        minima = {GangForm.NONE: 0, GangForm.REPLICA: 0, GangForm.ALL_PODS: role.replicas}
-        minimum = minima.get(form, role.minimum)
+        minimum = role.minimum
+        if form in (GangForm.NONE, GangForm.REPLICA):
+            minimum = 0
+        elif form is GangForm.ALL_PODS:
+            minimum = role.replicas
         demands.append(replace(role, pod_sizes=sizes, minimum=minimum))
     return demands
 
@@ -152,8 +159,9 @@ def _sizes(roles: Sequence[RoleDemand]) -> set[int]:
 def _normalize_units(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand], _Nodes]:
     """Return pod and node sizes in the largest unit that does not change the result.
 
-    That is the greatest common divisor of the pod sizes. But if every node holds exactly as many of
-    the largest pods as of the smallest, it holds that many of any mixture, so every pod is 1 unit.
+    The unit is the greatest common divisor of the pod sizes: pods of 4 and 6 have sizes 2 and 3.
+    But if every node holds as many of the largest pods as of the smallest, it holds that many of
+    any mixture, so every pod has size 1.
     """
     sizes = _sizes(roles)
     if not sizes:
@@ -170,16 +178,23 @@ def _normalize_units(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleD
 
 
 def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
-    """Return the replicas that run if all pods have size 1: the minimum, then others in order."""
+    """Return the replicas that run if all pods have size 1.
+
+    The minimum runs first, then the other replicas by index and `{role}-{index}`.
+    """
     free -= sum(role.minimum * len(role.pod_sizes) for role in roles)
     if free < 0:
         return {role.name: 0 for role in roles}
+    # Starts with all replicas; roles whose next replica does not fit are reduced.
     running = {role.name: role.replicas for role in roles}
 
     def count_optional_pods(index: int) -> int:
         """Return the pods of replicas beyond the minimum whose index is below this one."""
-        optional = ((max(0, min(index, running[r.name]) - r.minimum), r.pod_sizes) for r in roles)
-        return sum(replicas * len(pods) for replicas, pods in optional)
+        pods = 0
+        for role in roles:
+            optional_replicas = max(0, min(index, running[role.name]) - role.minimum)
+            pods += optional_replicas * len(role.pod_sizes)
+        return pods
 
     last = max(running.values(), default=0)
     while count_optional_pods(last) > free:
@@ -207,13 +222,15 @@ def _compute_upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, i
         large = {role.name: [pod for pod in role.pod_sizes if pod >= size] for role in roles}
         places = sum(count * (free // size) for count, free in nodes)
         usable = sum(count * free for count, free in nodes if free >= size)
-        for left, weigh in ((places, len), (usable, sum)):
-            loads = {name: weigh(pods) for name, pods in large.items()}
-            spare = left - sum(role.minimum * loads[role.name] for role in roles)
+        # A replica takes as many places as it has such pods, and the sum of their accelerators.
+        for available, measure_load in ((places, len), (usable, sum)):
+            loads = {name: measure_load(pods) for name, pods in large.items()}
+            spare = available - sum(role.minimum * loads[role.name] for role in roles)
             if spare < 0:
                 return dict.fromkeys(bounds, 0)
             for role in roles:
-                if load := loads[role.name]:
+                load = loads[role.name]
+                if load:
                     bounds[role.name] = min(bounds[role.name], role.minimum + spare // load)
     return bounds
 
@@ -237,12 +254,13 @@ def _is_outcome_certain(
     A pod finds no node only if every node that could hold it has too few free accelerators. That
     cannot happen if the other pods are too few to fill these nodes.
     """
-    incomplete = any(
-        len(role.pod_sizes) > 1 and running[role.name] < role.replicas for role in roles
-    )
-    if form is GangForm.NONE and incomplete and any(running[r.name] for r in roles if r.pod_sizes):
-        # Pods of incomplete replicas occupy accelerators if no gang prevents it.
-        return False
+    if form is GangForm.NONE:
+        has_incomplete = any(
+            len(role.pod_sizes) > 1 and running[role.name] < role.replicas for role in roles
+        )
+        # Without a gang, pods of incomplete replicas occupy accelerators that others need.
+        if has_incomplete and any(running[role.name] for role in roles if role.pod_sizes):
+            return False
     total = sum(running[role.name] * sum(role.pod_sizes) for role in roles)
     for role in roles:
         if role.pod_sizes and running[role.name]:
@@ -257,10 +275,11 @@ def _is_outcome_certain(
 
 
 def _get_status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> str:
-    if all(running[role.name] == role.replicas for role in roles):
-        everything = [replace(role, minimum=role.replicas) for role in roles]
-        return "Full" if _compute_upper_bounds(everything, nodes) == running else "Partial"
-    return "Partial" if any(running.values()) else "Blocked"
+    if not all(running[role.name] == role.replicas for role in roles):
+        return "Partial" if any(running.values()) else "Blocked"
+    # The bound of each role assumes the minimum of the other roles; all replicas may not fit.
+    whole_service = [replace(role, minimum=role.replicas) for role in roles]
+    return "Full" if _compute_upper_bounds(whole_service, nodes) == running else "Partial"
 
 
 def compute_group_capacity(
@@ -275,7 +294,7 @@ def compute_group_capacity(
         return capacity(_multiply(roles, groups or 1), form, pools)
     if groups == 1:
         one = capacity(roles, form, pools)
-        return replace(one, groups=int(one.status != "Blocked"))
+        return replace(one, groups=0 if one.status == "Blocked" else 1)
     whole = capacity(_multiply(roles, groups), GangForm.ALL_PODS, pools)
     if whole.status == "Full" and whole.exact:
         return replace(whole, groups=groups)
@@ -284,6 +303,7 @@ def compute_group_capacity(
     def is_too_many(count: int) -> bool:
         return capacity(_multiply(minima, count), GangForm.ALL_PODS, pools).status != "Full"
 
+    # The largest number of groups whose minima all fit.
     started = bisect.bisect_left(range(1, groups + 1), x=True, key=is_too_many)
     if started == 0:
         return replace(whole, running={r.name: 0 for r in roles}, status="Blocked", groups=0)
@@ -292,10 +312,11 @@ def compute_group_capacity(
         running, exact = {r.name: r.replicas * started for r in roles}, minimum.exact
     else:
         running, exact = _add_optional_replicas(roles, pools, started, is_certain=minimum.exact)
+    may_be_full = whole.status == "Full" and not exact
     return Capacity(
         gpus=whole.gpus,
         running=running,
-        status="Full" if whole.status == "Full" and not exact else "Partial",
+        status="Full" if may_be_full else "Partial",
         exact=exact,
         groups=started,
     )

@@ -21,10 +21,15 @@ def build_image_pulls(
     meta: ServiceMeta, roles: Iterable[RolePlan], rollout: RolloutArgs
 ) -> Iterator[Manifest]:
     """Build the DaemonSets of all roles that run pods, if `rollout.pullImages` is set."""
-    for role in roles if rollout.pull_images else ():
-        pods = [_build_pod_spec(pod) for pod in role.pods.all] if role.replicas else []
-        for index, spec in enumerate(pods):
-            if spec not in pods[:index]:
+    if not rollout.pull_images:
+        return
+    for role in roles:
+        if not role.replicas:
+            continue
+        specs = [_build_pod_spec(pod) for pod in role.pods.all]
+        for index, spec in enumerate(specs):
+            # Leader and worker often need the same image on the same nodes.
+            if spec not in specs[:index]:
                 name = object_names.image_pull(meta.service, role.name, index)
                 yield _build_daemon_set(meta, role.name, name, spec)
 
@@ -44,12 +49,14 @@ def _build_pod_spec(pod: Pod) -> Manifest:
         "containers": [container],
         **{key: pod.spec[key] for key in _POD_FIELDS if key in pod.spec},
     }
-    affinity = (pod.spec.get("affinity") or {}).get("nodeAffinity")
-    return spec if affinity is None else {**spec, "affinity": {"nodeAffinity": affinity}}
+    node_affinity = (pod.spec.get("affinity") or {}).get("nodeAffinity")
+    if node_affinity is not None:
+        spec["affinity"] = {"nodeAffinity": node_affinity}
+    return spec
 
 
 def _build_daemon_set(meta: ServiceMeta, role: str, name: str, pod: Manifest) -> Manifest:
-    # Without the service's label, because users and Services select serving pods by it.
+    # The pods do not get the service's label, by which users and Services select serving pods.
     selector = {labels.APP: name}
     spec = {
         "selector": {"matchLabels": selector},
