@@ -47,9 +47,9 @@ PREREQUISITE_CHECKS: Checks = (
 def check_cluster(
     cluster: LiveCluster, checks: Checks
 ) -> tuple[list[list[Finding]], list[Finding]]:
-    """Return the findings of each service, and those about the cluster as a whole.
+    """Return the findings about each service, and the findings about the cluster as a whole.
 
-    Reads that the credentials do not allow are warnings about the cluster.
+    A read that the credentials do not allow is reported as a warning about the cluster.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
@@ -67,7 +67,7 @@ def check_cluster(
 
 
 def _drop_repeated(findings: Sequence[Finding]) -> list[Finding]:
-    """Drop the dry run's warnings about missing objects that another finding reports.
+    """Drop the dry run's warnings about missing objects that `check_named_objects` reports, too.
 
     The API server rejects pods that name a missing ServiceAccount or class.
     """

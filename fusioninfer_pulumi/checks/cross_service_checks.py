@@ -20,9 +20,9 @@ ROUTES_CONFLICT = Rule("routes-conflict")
 def check_targets(
     plan: ServicePlan, plans: Sequence[ServicePlan], *, complete: bool
 ) -> Iterator[Finding]:
-    """Check that the services in `split` have a pool, and that the one in `routedBy` has a route.
+    """Check that services in `split` have a pool, and that the service in `routedBy` has a route.
 
-    `complete`: whether `plans` are all services; only then a missing service is a finding.
+    `complete`: whether `plans` are all services; if not, missing services are not reported.
     """
     routing = plan.routing
     route = routing.router.httproute if routing is not None else None
@@ -39,12 +39,11 @@ def check_targets(
         elif other.picker is None:
             remedy = "give it a role of componentType router with an endpoint picker"
             make_finding = error if share.weight else warning
-            yield make_finding(
-                SERVICE_NOT_FOUND,
-                place,
+            message = (
                 f"{other.service} has no InferencePool "
-                f"{object_names.inference_pool(other.service)}: {fails}; {remedy}",
+                f"{object_names.inference_pool(other.service)}: {fails}; {remedy}"
             )
+            yield make_finding(SERVICE_NOT_FOUND, place, message)
     routed_by = route.routed_by
     if routed_by is None or routed_by == plan.service:
         return
@@ -79,12 +78,11 @@ def _report_missing_service(
     known = {other.service for other in others if other.namespace == plan.namespace}
     closest = closest_name(name, known, cutoff=0.75)
     hint = f"; did you mean {closest}?" if closest else ""
-    yield warning(
-        SERVICE_NOT_FOUND,
-        at,
+    message = (
         f"the input has no service {name} in namespace {plan.namespace}: {effect} unless the "
-        f"cluster has one{hint}",
+        f"cluster has one{hint}"
     )
+    yield warning(SERVICE_NOT_FOUND, at, message)
 
 
 def _list_matches(route: RoutePlan) -> list[Mapping[str, Any]]:
@@ -98,11 +96,12 @@ class ClusterServices:
 
     def __init__(self) -> None:
         self._plans: list[ServicePlan] = []
-        # Number of the service and owner of each object, by namespace, kind and name.
+        # Owner of each object, by the object's namespace, kind and name. An owner is the position
+        # of a service in `_plans`, and a text such as `role decode of service chat`.
         self._owners: dict[tuple[object, str, str], tuple[int, str]] = {}
 
     def compare_next(self, plan: ServicePlan) -> list[Finding]:
-        """Add a service; return findings about names and routes that earlier services have, too."""
+        """Add a service; return findings about its names and routes that earlier services use."""
         conflicts = [
             finding for other in self._plans for finding in _check_route_conflict(plan, other)
         ]
@@ -114,21 +113,22 @@ class ClusterServices:
         return [*self.compare_next(plan), *check_targets(plan, self._plans, complete=False)]
 
     def _claim_names(self, plan: ServicePlan) -> list[Finding]:
-        """Record the names of a service's objects; return an error for each earlier owner."""
+        """Record the names of a service's objects; return errors about names with another owner."""
         findings: list[Finding] = []
         reported: set[tuple[object, ...]] = set()
-        # The values of Outputs are unknown, so the Outputs are compared by identity.
+        # The values of Outputs are unknown, so only the same Output is the same namespace.
         namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
-        for kind, name, at, owner in _list_object_names(plan):
-            key, claimant = (namespace, kind, name), (len(self._plans), owner)
-            earlier = self._owners.setdefault(key, claimant)
-            if earlier != claimant and (earlier, owner) not in reported:
+        for kind, name, at, owner_text in _list_object_names(plan):
+            owner = len(self._plans), owner_text
+            earlier = self._owners.setdefault((namespace, kind, name), owner)
+            if earlier != owner and (earlier, owner) not in reported:
                 reported.add((earlier, owner))
                 if kind == _SERVICE:
                     # Errors about the services' other objects would only repeat this one.
                     message = f'"{name}" is also the name of another service in this namespace'
                     return [error(NAME_COLLISION, at, message)]
-                message = f'{kind} "{name}" would also belong to {earlier[1]}; rename one of them'
+                _, earlier_text = earlier
+                message = f'{kind} "{name}" would also belong to {earlier_text}; rename one of them'
                 findings.append(error(NAME_COLLISION, at, message))
         return findings
 
@@ -138,6 +138,7 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
     if one is None or two is None or one.route is None or two.route is None:
         return
     use_defaults = one.route.use_default_gateways and two.route.use_default_gateways
+    # A parent without a section or a port stands for all listeners of its Gateway.
     share_gateway = use_defaults or any(
         a.name == b.name
         and is_known_equal(a.namespace, b.namespace)
@@ -150,31 +151,30 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
         return
     host, matches = _find_shared_host(one.route, two.route), _list_matches(two.route)
     if host is not None and any(match in matches for match in _list_matches(one.route)):
-        yield warning(
-            ROUTES_CONFLICT,
-            ("roles", one.position, "httproute"),
+        message = (
             f"matches the same requests for {host} as service {other.service} at one Gateway, and "
             "the older route receives them all; use another host name, path or header, or "
-            "routedBy for a share of them",
+            "routedBy for a share of them"
         )
+        yield warning(ROUTES_CONFLICT, ("roles", one.position, "httproute"), message)
 
 
 def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
     """Return whether a route sends all requests to another service, whose route may match too."""
     route = plan.routing.router.httproute if plan.routing is not None else None
-    shares = (route.split if route is not None else None) or ()
+    if route is None:
+        return False
+    shares = route.split or ()
     return any(share.service == other.service and share.weight == 100 for share in shares)
 
 
 def _find_shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
-    """Return a host name of both routes; None if their requests differ, or one is more specific."""
+    """Return a host name for which neither route is more specific, None if there is none."""
     if not one.hostnames and not other.hostnames:
         return "any host"
+    hosts = [host for host in one.hostnames or () if not is_output(host)]
     other_hosts = [host for host in other.hostnames or () if not is_output(host)]
-    return next(
-        (host for host in one.hostnames or () if not is_output(host) and host in other_hosts),
-        None,
-    )
+    return next((host for host in hosts if host in other_hosts), None)
 
 
 NAME_COLLISION = Rule("name-collision")
@@ -207,10 +207,12 @@ def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, 
             pods = [object_names.leader_pod(lws.name, index) for index in indexes]
             network = role.args.network_config
             is_unique = network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA
+            # LeaderWorkerSet creates a headless Service, with UniquePerReplica one per replica.
             for name in pods if is_unique else [lws.name]:
                 yield "Service", name, at, owner
-            for name in pods if role.nodes > 1 else ():
-                yield "StatefulSet", name, at, owner
+            if role.nodes > 1:
+                for name in pods:
+                    yield "StatefulSet", name, at, owner
 
 
 def count_max_replicas(role: RolePlan, planned: LwsPlan) -> int:

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-# An error instead of a warning: the service would not be what the user asked for.
+# Some fields are errors, because without them the service is not what the user asked for.
 _reject = partial(has_no_effect, severity=Severity.ERROR)
 _NOT_ROLLING = "no role with strategy Rolling uses it"
 
@@ -43,9 +43,9 @@ def check_ignored_fields(plan: ServicePlan) -> list[Finding]:
 
 def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[FieldRule, ...]:
     shape, picker, policy = plan.shape, plan.picker, args.scheduling_strategy.gang_policy
-    is_kueue = shape.backend is GangBackend.KUEUE
-    is_native = shape.backend is GangBackend.NATIVE
-    lacks_gang = not (is_kueue or is_native or shape.needs_gang)
+    is_kueue = policy.backend is GangBackend.KUEUE
+    is_native = policy.backend is GangBackend.NATIVE
+    lacks_volcano_gang = policy.backend is GangBackend.VOLCANO and not shape.needs_gang
     engines = [role.pods.command.engine for role in plan.roles]
     topology, minima = policy.network_topology, policy.min_role_replicas or {}
     reads_token = picker is not None and picker.epp.args.metrics is MetricsMode.AUTHENTICATED
@@ -74,7 +74,7 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
         has_no_effect(
             queue,
             "a Volcano queue requires scheduler volcano, and these pods use another one",
-            when=lacks_gang and shape.scheduler in (None, DEFAULT_SCHEDULER),
+            when=lacks_volcano_gang and shape.scheduler in (None, DEFAULT_SCHEDULER),
         ),
         has_no_effect(
             (
@@ -83,7 +83,7 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
                 f"{gang}.min_resources",
             ),
             "these pods are not gang-scheduled; gangPolicy.mode: On would gang-schedule them",
-            when=lacks_gang,
+            when=lacks_volcano_gang,
         ),
         has_no_effect(
             f"{gang}.required_replicas", "Kueue has no minimum for each role", when=is_kueue
@@ -143,7 +143,7 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
 
 
 def _is_used_when_rolling(plan: ServicePlan, field: str) -> bool:
-    """Return whether a role with strategy Rolling uses the service's value of a rollout field."""
+    """Return whether a role with strategy Rolling uses a field of the service's `rollout`."""
     return any(
         role.rollout.strategy is RolloutStrategy.ROLLING
         and role.locate_rollout_field(field)[0] == "rollout"

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.supported_products import KUEUE, Product, Release
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-#: Namespace of services whose own is not known or does not exist yet.
+#: Services whose namespace is unknown or does not exist yet are checked in this one.
 FALLBACK_NAMESPACE = "default"
 #: Name of LeaderWorkerSets in the configuration of Kueue's manager.
 KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
@@ -31,7 +31,7 @@ class LiveCluster:
     Attributes:
         api: The cluster.
         plans: Plans without errors, with known or assumed namespaces.
-        located_plans: Those of them whose namespace is known.
+        located_plans: The plans whose namespace is known.
         registered: Further objects that the same program creates.
         releases: Installed releases by product, set by `check_releases`.
     """
@@ -51,11 +51,11 @@ class LiveCluster:
         Args:
             api: The cluster.
             plans: Plans without errors.
-            namespace: Namespace of services whose own is an Output. If it is None, too, they are
-                checked in `default`, without quotas.
+            namespace: Namespace to assume for services whose namespace is an Output. If None, the
+                services are checked in `default`, without quotas.
             registered: Further objects that the same program creates.
-            product_namespaces: Namespace of each product that does not run in its default one, by
-                the product's name.
+            product_namespaces: Namespaces of products that do not run in their default namespace,
+                by the product's name.
             seconds: Timeout of all checks together, in seconds; dry runs get at least one second.
         """
         self.api = api

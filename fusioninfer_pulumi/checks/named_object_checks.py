@@ -27,7 +27,7 @@ Reference = tuple[str, str, str | None, str]
 def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
     """Yield a finding for each object that a service refers to and the cluster does not have.
 
-    Objects that the update creates are not reported, nor any in namespaces that do not exist yet.
+    Objects that the update creates are not reported, nor are objects in missing namespaces.
     """
     rendered = [item for plan in cluster.plans for item in render(plan)]
     created = {
@@ -36,7 +36,7 @@ def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
 
     @cache
     def is_missing(reference: Reference) -> bool:
-        namespace = reference[2]
+        _, _, namespace, _ = reference
         # The update may create a missing namespace and its objects.
         if namespace is not None and cluster.api.has("v1", "Namespace", None, namespace) is False:
             return False
@@ -59,7 +59,7 @@ def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
 
 
 def find_references(plan: ServicePlan) -> Iterator[tuple[Reference, Location, bool]]:
-    """Yield each object that a plan refers to, and the user's field as from `find_user_field`."""
+    """Yield each reference to an object, the user's field, and whether the user set that field."""
     for manifest in render_distinct(plan):
         for location, name, parent in walk(manifest):
             keys = [key for key in location if isinstance(key, str)]

@@ -23,9 +23,9 @@ _WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
 
 
 def render_distinct(plan: ServicePlan) -> tuple[Manifest, ...]:
-    """Return a plan's objects, with only the first of several that differ only in names.
+    """Return a plan's objects, with one LeaderWorkerSet per role and one PodGroup.
 
-    Replicas of a role share a template, and gangs of serving groups differ only in names.
+    The other LeaderWorkerSets and PodGroups differ from these only in names.
     """
     roles = tuple(replace(role, lws=role.lws[:1]) for role in plan.roles)
     return render(replace(plan, roles=roles, gangs=plan.gangs[:1]))
@@ -34,7 +34,7 @@ def render_distinct(plan: ServicePlan) -> tuple[Manifest, ...]:
 def check_objects(plan: ServicePlan) -> Iterator[Finding]:
     """Yield errors that the API server would report for the objects of an error-free plan.
 
-    Findings are located at the user's field, or the closest one that contains it.
+    Findings are located at the user's field, or at the closest field that contains it.
     """
     findings = (
         _locate(finding, manifest, plan)
@@ -57,17 +57,17 @@ def _locate(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) ->
 def find_user_field(
     location: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, bool]:
-    """Return the user's field for a location in a generated object, and whether it is set.
+    """Return the user's field for a location in a generated object, and whether the user set it.
 
-    If it is not set, return the closest field that contains it or from which it is generated.
+    If not, the field is the closest one that contains the location or from which it is generated.
     """
     if location[:2] in (("metadata", "labels"), ("metadata", "annotations")):
         user_metadata = getattr(plan.meta, str(location[1]))
-        is_set = location[2:3] != () and location[2] in user_metadata
-        return location[: 3 if is_set else 2], is_set
+        is_set = len(location) > 2 and location[2] in user_metadata
+        return (location[:3], True) if is_set else (location[:2], False)
     if manifest["kind"] == LEADER_WORKER_SET:
         name = manifest["metadata"]["labels"][labels.ROLE_NAME]
-        (role,) = (role for role in plan.roles if role.name == name)
+        role = next(role for role in plan.roles if role.name == name)
         if location[:3] not in (_LEADER, _WORKER):
             return ("roles", role.position), False
         pod = role.pods.leader if location[:3] == _LEADER else role.pods.all[-1]

@@ -43,22 +43,20 @@ def check_disruption_budgets(built: BuiltService) -> Iterator[Finding]:
         args = role.args.disruption_budget or built.args.disruption_budget
         if args is None or budget.max_unavailable:
             continue
-        at = (
-            "disruptionBudget",
-            "maxUnavailable" if args.min_available is None else "minAvailable",
-        )
-        field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
+        limit = "maxUnavailable" if args.min_available is None else "minAvailable"
+        field: Location = ("disruptionBudget", limit)
+        if role.args.disruption_budget is not None:
+            field = ("roles", role.position, *field)
         count = len(role.replicas)
         if role.is_autoscaled:
             message = f"{role.name} is autoscaled; set maxUnavailable to at least 1 replica instead"
             yield error(FIELD_OUT_OF_PLACE, field, message)
         else:
-            yield warning(
-                DISRUPTION_BUDGET_BLOCKS_EVICTION,
-                field,
+            message = (
                 f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
-                "never finish; add a replica, or delete the pods by hand",
+                "never finish; add a replica, or delete the pods by hand"
             )
+            yield warning(DISRUPTION_BUDGET_BLOCKS_EVICTION, field, message)
 
 
 MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
@@ -102,8 +100,10 @@ def _check_picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> It
     if picker is None:
         reason = "the service has no endpoint picker; remove it"
     elif picker.epp.args.metrics is MetricsMode.OFF:
-        reason = "the endpoint picker serves no metrics; set the router's endpointPicker.metrics "
-        reason += f"to {MetricsMode.AUTHENTICATED.value}"
+        reason = (
+            "the endpoint picker serves no metrics; set the router's endpointPicker.metrics to "
+            f"{MetricsMode.AUTHENTICATED.value}"
+        )
     if args.picker and reason:
         yield error(MONITORED_TARGET_MISSING, ("monitoring", "picker"), reason)
 
@@ -112,8 +112,10 @@ PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
 AUTOSCALING_NEVER_WAKES = Rule("autoscaling-never-wakes")
 
 _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
-#: Matchers in a PromQL query, and names of metrics (not of functions).
-_MATCHERS, _METRIC = re.compile(r"\{[^}]*\}"), re.compile(r"\b\w+[_:][\w:]*(?![\w:]|\s*\()")
+#: Label matchers in a PromQL query.
+_MATCHERS = re.compile(r"\{[^}]*\}")
+#: Names of metrics (not of functions) in a PromQL query without its matchers.
+_METRIC = re.compile(r"\b\w+[_:][\w:]*(?![\w:]|\s*\()")
 
 _SHARED_BY_GROUPS = "is one number for all serving groups, but each group is scaled separately"
 
@@ -134,7 +136,8 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
                 message = f"{_SHARED_BY_GROUPS}: use engine HPA and a metric of source Pods"
                 yield error(FIELD_OUT_OF_PLACE, place, message)
         is_hpa = args.engine is AutoscalingEngine.HPA
-        only_keda, only_hpa = (f"belongs to engine {name}; remove it" for name in ("KEDA", "HPA"))
+        only_keda = "belongs to engine KEDA; remove it"
+        only_hpa = "belongs to engine HPA; remove it"
         fields = ("prometheus", "keda", "time_to_first_token", "time_per_token")
         yield from check_fields(at, args, does_not_apply(fields, only_keda, when=is_hpa))
         metric_rows = (
@@ -145,12 +148,11 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
             yield from check_fields(place, metric, *metric_rows)
         count = role.args.replicas
         if count and not args.min_replicas <= count <= args.max_replicas:
-            yield error(
-                OUT_OF_RANGE,
-                ("roles", role.position, "replicas"),
+            message = (
                 "is the initial count and must be within autoscaling's bounds "
-                f"({args.min_replicas} to {args.max_replicas}), got {count}",
+                f"({args.min_replicas} to {args.max_replicas}), got {count}"
             )
+            yield error(OUT_OF_RANGE, ("roles", role.position, "replicas"), message)
         if built.plan.gang is not None and not built.plan.gang.is_native:
             yield from _check_gang_minimum(built, role, args, at)
         if args.target is not None:
@@ -207,19 +209,20 @@ def _list_conflicts(
 def _check_target(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
 ) -> Iterator[Finding]:
-    """Check that Prometheus reads the metrics of `target` from the engines and the picker."""
+    """Check that Prometheus reads the metrics that `target` needs of the engines and the picker."""
     spec = built.args
     if spec.monitoring is None or not spec.monitoring.engines:
-        message = "is required with autoscaling.target, because its monitors add labels that the "
-        message += "queries select by: set monitoring: {}"
+        message = (
+            "is required with autoscaling.target, because its monitors add labels that the queries "
+            "select by: set monitoring: {}"
+        )
         yield error(FIELD_REQUIRED, ("monitoring",), message)
-    # `_list_conflicts` rejects target queue with engine HPA.
-    is_hpa = args.engine is AutoscalingEngine.HPA
-    is_rejected = is_hpa and args.target is AutoscalingTarget.QUEUE
+    if args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE:
+        return  # `_list_conflicts` reports it
     routing = built.plan.routing
     queues_in_picker = routing is not None and routing.intent.flow_control
     ttft_includes_queue = args.time_to_first_token is not None and queues_in_picker
-    if (counts_queued_requests(args) or ttft_includes_queue) and not is_rejected:
+    if counts_queued_requests(args) or ttft_includes_queue:
         yield from _check_picker_target(built, role, args, at)
 
 
@@ -230,12 +233,11 @@ def _check_picker_target(
     routing, picker = built.plan.routing, built.plan.picker
     if not built.plan.shape.has_endpoint_picker:
         missing = "a router role" if routing is None else "endpointPicker.enabled: true"
-        yield error(
-            FIELD_REQUIRED,
-            target,
+        message = (
             f"requires {missing}: the endpoint picker queues requests while no replica is ready; "
-            "without it clients get an error",
+            "without it clients get an error"
         )
+        yield error(FIELD_REQUIRED, target, message)
     if routing is None or picker is None:
         return
     at = (*routing.at, "endpointPicker")
@@ -258,13 +260,12 @@ def _check_picker_target(
         message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
     if routing.intent.pairs_pods and counts_queued_requests(args):
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            target,
+        message = (
             "does not work with prefill and decode: the picker stops queueing when the first of "
             "the two is ready, and the requests fail; use latency or throughput with minReplicas "
-            "of 1 or more",
+            "of 1 or more"
         )
+        yield error(FIELD_OUT_OF_PLACE, target, message)
 
 
 def _check_metric_sources(
@@ -276,25 +277,24 @@ def _check_metric_sources(
     names = [name for query_names in names_by_query for name in query_names]
     engine_metrics = [name for name in names if _ENGINE_METRIC.fullmatch(name)]
     # A query in which no name is recognized may read any metric.
-    only_engines = all(names_by_query) and engine_metrics == names
-    if names and args.target is None and scales_to_zero(args) and only_engines:
-        yield error(
-            AUTOSCALING_NEVER_WAKES,
-            (*at, "metrics"),
+    reads_only_engines = bool(names) and all(names_by_query) and engine_metrics == names
+    if args.target is None and scales_to_zero(args) and reads_only_engines:
+        message = (
             "come from the role's own pods, and none of them runs at zero replicas, so no replica "
-            "ever starts; use target, or a metric of the endpoint picker or gateway",
+            "ever starts; use target, or a metric of the endpoint picker or gateway"
         )
+        yield error(AUTOSCALING_NEVER_WAKES, (*at, "metrics"), message)
     routing = built.plan.routing
     policy = None if routing is None else routing.network_policy
     # If `monitoring` is set, `check_network_policies` reports the policy.
-    allowed = built.args.monitoring is not None or policy is None or policy.metrics
-    if routing is not None and engine_metrics and not allowed:
-        yield error(
-            NETWORK_POLICY,
-            (*routing.at, "networkPolicy"),
+    is_reported = built.args.monitoring is not None
+    blocks_prometheus = policy is not None and not policy.metrics and not is_reported
+    if routing is not None and engine_metrics and blocks_prometheus:
+        message = (
             f"blocks Prometheus, so autoscaling does not see {engine_metrics[0]}; set metrics to "
-            "the NetworkPolicyPeers that read metrics, or enabled: false to allow all",
+            "the NetworkPolicyPeers that read metrics, or enabled: false to allow all"
         )
+        yield error(NETWORK_POLICY, (*routing.at, "networkPolicy"), message)
 
 
 def _check_gang_minimum(
@@ -303,20 +303,18 @@ def _check_gang_minimum(
     minima = built.args.scheduling_strategy.gang_policy.min_role_replicas or {}
     field = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", role.name)
     if role.name not in minima:
-        yield error(
-            FIELD_REQUIRED,
-            at,
+        message = (
             f"requires {format_path(field)}: without it the gang requires every replica, so an "
             "added replica that does not fit blocks all others; set it to at most minReplicas "
-            f"({args.min_replicas})",
+            f"({args.min_replicas})"
         )
+        yield error(FIELD_REQUIRED, at, message)
     elif minima[role.name] > args.min_replicas:
-        yield error(
-            OUT_OF_RANGE,
-            field,
+        message = (
             f"must be at most autoscaling's minReplicas ({args.min_replicas}), got "
-            f"{minima[role.name]}: with fewer replicas the gang would never be complete",
+            f"{minima[role.name]}: with fewer replicas the gang would never be complete"
         )
+        yield error(OUT_OF_RANGE, field, message)
 
 
 def _check_scaler_fields(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
@@ -329,7 +327,8 @@ def _check_scaler_fields(args: AutoscalingArgs, at: Location) -> Iterator[Findin
     if idle is not None and idle >= args.min_replicas:
         message = f"must be below minReplicas ({args.min_replicas}), got {idle}"
         yield error(OUT_OF_RANGE, (*at, "keda", "idleReplicaCount"), message)
-    row = required("query" if is_keda else "name", f"is required with engine {args.engine.value}")
+    field = "query" if is_keda else "name"
+    row = required(field, f"is required with engine {args.engine.value}")
     for index, metric in enumerate(args.metrics):
         yield from check_fields((*at, "metrics", index), metric, row)
 
@@ -341,7 +340,7 @@ def check_prefill_decode_ratio(built: BuiltService) -> Iterator[Finding]:
         sum(role.group_replicas for role in built.plan.roles if role.component_type is kind)
         for kind in (ComponentType.PREFILLER, ComponentType.DECODER)
     )
-    if args is None or not (prefill and decode):
+    if args is None or prefill == 0 or decode == 0:
         return
     ratio, limit = prefill / decode, ""
     if args.max is not None and ratio > args.max:

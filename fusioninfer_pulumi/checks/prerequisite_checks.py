@@ -44,11 +44,11 @@ _RELEASE_KEY = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.promet
 def find_product_needs(plan: ServicePlan) -> Mapping[Kind, tuple[Product, Location]]:
     """Return the kinds that a service needs, each with its product and the user's field.
 
-    If several rows of `PRODUCTS` apply to a kind, its product is the last of them.
+    If several rows of `PRODUCTS` apply to a kind, the last row is its product.
     """
     needs: dict[Kind, tuple[Product, Location]] = {}
     for dry_run in list_dry_run_objects(plan):
-        location = find_user_field((), dry_run.rendered, plan)[0]
+        location, _ = find_user_field((), dry_run.rendered, plan)
         for product, kind in find_products(dry_run.manifest):
             known_product, first_location = needs.get(kind, (product, location))
             if PRODUCTS.index(product) >= PRODUCTS.index(known_product):
@@ -96,44 +96,47 @@ def check_releases(cluster: LiveCluster) -> ClusterFindings:
                 continue
             if kind not in releases:
                 releases[kind] = _read_release(cluster, product, kind)
-            release, need = releases[kind], f"install {product.requirement}"
+            release, remedy = releases[kind], f"install {product.requirement}"
             if release is None:
-                message = f"{product.name}: its release is unknown; {need}"
+                message = f"{product.name}: its release is unknown; {remedy}"
                 yield plan, warning(RELEASE_UNKNOWN, (), message)
                 continue
             cluster.releases[product.name] = release
             if release < product.min_release or release in product.broken:
-                message = f"{product.name}: {format_release(release)} is installed; {need}"
+                message = f"{product.name}: {format_release(release)} is installed; {remedy}"
                 yield plan, error(RELEASE_NOT_SUPPORTED, (), message)
 
 
 def _is_installed(cluster: LiveCluster, product: Product, kind: Kind) -> bool:
-    return product.group in cluster.api.versions and (
-        not kind[1] or cluster.api.path(*kind) is not None
-    )
+    api_name, kind_name = kind
+    if product.group not in cluster.api.versions:
+        return False
+    # An empty name stands for the whole API.
+    return not kind_name or cluster.api.path(api_name, kind_name) is not None
 
 
 def _read_release(cluster: LiveCluster, product: Product, kind: Kind) -> Release | None:
-    """Return a product's release: its program's lowest image tag, or its CRD's annotation."""
+    """Return a product's release: the lowest image tag of its program, or its CRD's annotation."""
     api = cluster.api
     if not product.program:
         plural = str(api.path(*kind)).rpartition("/")[2]
-        definition = api.get(
-            "apiextensions.k8s.io", "CustomResourceDefinition", None, f"{plural}.{product.group}"
-        )
-        annotations = ((definition or {}).get("metadata") or {}).get("annotations") or {}
-        releases = (text for key, text in annotations.items() if _RELEASE_KEY.search(key))
-        return parse_product_release(next(releases, ""))
-    images = (
-        container["image"].partition("@")[0].rpartition("/")[2].partition(":")
-        for workload in api.objects("apps/v1", "Deployment", cluster.get_namespace(product)) or ()
-        for container in workload["spec"]["template"]["spec"]["containers"]
-    )
-    tags = (parse_product_release(tag) for name, _, tag in images if name == product.program)
-    return min((release for release in tags if release is not None), default=None)
+        crd_name = f"{plural}.{product.group}"
+        crd = api.get("apiextensions.k8s.io", "CustomResourceDefinition", None, crd_name) or {}
+        annotations = (crd.get("metadata") or {}).get("annotations") or {}
+        texts = (text for key, text in annotations.items() if _RELEASE_KEY.search(key))
+        return parse_product_release(next(texts, ""))
+    releases = []
+    for deployment in api.objects("apps/v1", "Deployment", cluster.get_namespace(product)) or ():
+        for container in deployment["spec"]["template"]["spec"]["containers"]:
+            image, _, _ = container["image"].partition("@")
+            name, _, tag = image.rpartition("/")[2].partition(":")
+            if name == product.program:
+                releases.append(parse_product_release(tag))
+    return min((release for release in releases if release is not None), default=None)
 
 
 def _get_backend(plan: ServicePlan) -> GangBackend | None:
+    """Return the gang backend that a service needs, None if it needs none."""
     is_used = plan.gang is not None or plan.shape.local_queue is not None
     return plan.shape.backend if is_used else None
 
@@ -174,14 +177,15 @@ def check_gang_backends(cluster: LiveCluster) -> ClusterFindings:
 
 def check_gang_provider(cluster: LiveCluster) -> ClusterFindings:
     """Yield findings about the gang provider in the configuration of LeaderWorkerSet's manager."""
-    gangs = [plan for plan in cluster.plans if plan.gang is not None and not plan.gang.is_native]
-    if not gangs:
+    plans = [plan for plan in cluster.plans if plan.gang is not None and not plan.gang.is_native]
+    if not plans:
         return
-    providers = [
-        str(gang.get("schedulerProvider") or "")
-        for configuration in cluster.find_configurations(LEADER_WORKER_SET, "config.lws.x-k8s.io/")
-        if isinstance(gang := configuration.get("gangSchedulingManagement") or {}, Mapping)
-    ]
+    # Empty for a configuration without a gang provider.
+    providers: list[str] = []
+    for configuration in cluster.find_configurations(LEADER_WORKER_SET, "config.lws.x-k8s.io/"):
+        management = configuration.get("gangSchedulingManagement") or {}
+        if isinstance(management, Mapping):
+            providers.append(str(management.get("schedulerProvider") or ""))
     if not providers:
         message = (
             "LeaderWorkerSet: its configuration was not found in namespace "
@@ -195,7 +199,7 @@ def check_gang_provider(cluster: LiveCluster) -> ClusterFindings:
             f"schedulerProvider: {provider}) and would overwrite the PodGroup of every pod; remove "
             "gangSchedulingManagement from its configuration and restart its manager"
         )
-        for plan in gangs:
+        for plan in plans:
             yield plan, error(LWS_GANG_PROVIDER_ON, (), message)
 
 

@@ -107,10 +107,7 @@ def check_kueue_quotas(cluster: LiveCluster) -> ClusterFindings:
 
 
 def _check_cluster_queue(cluster_queue: Object, services: list[ServicePlan]) -> ClusterFindings:
-    """Check that a ClusterQueue has a quota for each requested resource, and that it is enough.
-
-    In a cohort, the amounts are not checked, because the queue may borrow from other queues.
-    """
+    """Check that a ClusterQueue covers the requested resources and has enough accelerators."""
     name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
     groups = spec.get("resourceGroups") or ()
     nominal = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
@@ -122,7 +119,7 @@ def _check_cluster_queue(cluster_queue: Object, services: list[ServicePlan]) -> 
             f"{_format_requesters(requesters)}: Kueue admits none of these replicas"
         )
         yield requesters[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
-    # v1beta1 calls it `cohort`.
+    # In a cohort, which v1beta1 calls `cohort`, the queue may borrow from other queues.
     if spec.get("cohortName") or spec.get("cohort"):
         return
     quotas = [

@@ -30,8 +30,9 @@ def check_rollout_settings(plan: ServicePlan) -> Iterator[Finding]:
         is_rolling = rollout.strategy is RolloutStrategy.ROLLING
         if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
             at = role.locate_rollout_field("max_unavailable")
-            message = f"{unavailable} lets an update take all {count} replicas of {role.name} down"
-            yield warning(UPDATE_TAKES_SERVICE_DOWN, at, f"{message} at once")
+            replicas = f"all {count} replicas of {role.name}"
+            message = f"{unavailable} lets an update take {replicas} down at once"
+            yield warning(UPDATE_TAKES_SERVICE_DOWN, at, message)
 
 
 def check_startup_timeouts(plan: ServicePlan) -> Iterator[Finding]:
@@ -51,23 +52,22 @@ def check_startup_timeouts(plan: ServicePlan) -> Iterator[Finding]:
 
 
 def _check_group_rollout(plan: ServicePlan, groups: int) -> Iterator[Finding]:
-    message = (
+    role_row = does_not_apply(
+        ("strategy", "max_unavailable", "max_surge", "partition"),
         "applies to one role and conflicts with rollout.level Group, which updates whole groups; "
-        "remove it, or use level Role"
+        "remove it, or use level Role",
     )
-    fields = ("strategy", "max_unavailable", "max_surge", "partition")
     for role in plan.roles:
-        at, row = ("roles", role.position, "rollout"), does_not_apply(fields, message)
-        yield from check_fields(at, role.args.rollout, row)
+        yield from check_fields(("roles", role.position, "rollout"), role.args.rollout, role_row)
     message = "counts replicas and conflicts with rollout.level Group; remove it"
-    row = does_not_apply("max_surge", message)
-    yield from check_fields(("rollout",), plan.rollout, row)
+    service_row = does_not_apply("max_surge", message)
+    yield from check_fields(("rollout",), plan.rollout, service_row)
     rollout = resolve_group_rollout(plan)
-    rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
-    if rolling and groups == 1:
+    is_rolling = rollout.strategy is RolloutStrategy.ROLLING
+    if is_rolling and groups == 1:
         message = "Group lets an update take down the only group and so the service; add a group"
         yield warning(UPDATE_TAKES_SERVICE_DOWN, ("rollout", "level"), message)
-    elif rolling and groups > 1 and rollout.max_unavailable >= groups:
+    elif is_rolling and groups > 1 and rollout.max_unavailable >= groups:
         unavailable = plan.rollout.max_unavailable
         message = f"{unavailable} lets an update take all {groups} groups down at once"
         yield warning(UPDATE_TAKES_SERVICE_DOWN, ("rollout", "maxUnavailable"), message)
@@ -75,8 +75,9 @@ def _check_group_rollout(plan: ServicePlan, groups: int) -> Iterator[Finding]:
 
 def check_rollout_layout(plan: ServicePlan) -> Iterator[Finding]:
     """Check `rollout` against the layout; a field of the service is reported once for all roles."""
-    gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
-    if gang is not None and any(group.needs_lowest for group in gang.sub_groups or ()):
+    sub_groups = plan.gang.sub_groups if plan.gang is not None else None
+    needs_lowest = any(sub_group.needs_lowest for sub_group in sub_groups or ())
+    if plan.shape.layout is Layout.PER_ROLE and needs_lowest:
         yield error(
             FIELD_OUT_OF_PLACE,
             ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
@@ -96,31 +97,28 @@ def _check_role_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
         at = role.locate_rollout_field("max_unavailable")
         yield error(MAX_UNAVAILABLE_ZERO, at, message)
     if surge and not per_role:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            role.locate_rollout_field("max_surge"),
+        message = (
             f"requires layout: PerRole, got {show(surge)}: with PerReplica each LeaderWorkerSet "
-            "has exactly one replica",
+            "has exactly one replica"
         )
+        yield error(FIELD_OUT_OF_PLACE, role.locate_rollout_field("max_surge"), message)
     elif (
         surge
         and rollout.strategy is RolloutStrategy.ROLLING
         and rollout.max_unavailable >= len(role.replicas) > 0
     ):
-        yield warning(
-            UPDATE_TAKES_SERVICE_DOWN,
-            role.locate_rollout_field("max_surge"),
+        message = (
             "has no effect, because maxUnavailable "
             f"({rollout.max_unavailable}) allows all replicas of {role.name} to restart at once; "
-            "set maxUnavailable: 0",
+            "set maxUnavailable: 0"
         )
+        yield warning(UPDATE_TAKES_SERVICE_DOWN, role.locate_rollout_field("max_surge"), message)
     if per_role and rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            role.locate_rollout_field("partition"),
+        message = (
             f"conflicts with strategy Recreate and layout: PerRole, got {rollout.partition}: "
-            "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
+            "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce"
         )
+        yield error(FIELD_OUT_OF_PLACE, role.locate_rollout_field("partition"), message)
 
 
 CHECKS: tuple[Callable[[ServicePlan], Iterable[Finding]], ...] = (

@@ -58,28 +58,26 @@ def check_http_route(routing: Routing) -> Iterator[Finding]:
     router, route, field = routing.router, routing.route, (*routing.at, "httproute")
     if route is None:
         if router.httproute is None or router.httproute.external_field is None:
-            yield warning(
-                ROUTE_MISSING,
-                field,
+            effect = "reaches the pool" if router.has_endpoint_picker else "uses a gateway"
+            message = (
                 "neither a route nor a Gateway is set: no HTTPRoute is created, and no request "
-                f"{'reaches the pool' if router.has_endpoint_picker else 'uses a gateway'}; "
-                "set httproute, gateway.refs or gateway: {}",
+                f"{effect}; set httproute, gateway.refs or gateway: {{}}"
             )
+            yield warning(ROUTE_MISSING, field, message)
         return
     if not route.parent_refs and not route.use_default_gateways:
-        yield warning(
-            ROUTE_WITHOUT_GATEWAY,
-            (*field, "parentRefs"),
+        message = (
             "name no Gateway, so the route receives no requests; set parentRefs, gateway.refs or "
-            "gateway: {}",
+            "gateway: {}"
         )
+        yield warning(ROUTE_WITHOUT_GATEWAY, (*field, "parentRefs"), message)
 
 
 def check_network_policies(routing: Routing) -> Iterator[Finding]:
     """Check that NetworkPolicies allow the gateway's proxies and Prometheus.
 
-    A policy cannot be created if the proxies' location is unknown. That is an error, because
-    without a policy every pod may send requests.
+    Without the location of the gateway's proxies, no policy can be created. That is an error,
+    because without a policy every pod may send requests.
     """
     field, args = (*routing.at, "networkPolicy"), routing.router.network_policy
     plan, gateway = routing.network_policy, routing.implementation
@@ -87,19 +85,17 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
         is_default = args is None and routing.is_routed and gateway.build_peers is not None
         if is_default or (args is not None and args.enabled):
             refs = ", or name the Gateway in gateway.refs" if is_default else ""
-            yield error(
-                NETWORK_POLICY,
-                field,
+            message = (
                 "the location of the gateway's proxies is unknown; set gatewayNamespace or gateway"
-                f"{refs}; enabled: false allows all",
+                f"{refs}; enabled: false allows all"
             )
+            yield error(NETWORK_POLICY, field, message)
     elif routing.spec.monitoring is not None and not plan.metrics:
-        yield error(
-            NETWORK_POLICY,
-            field,
+        message = (
             "blocks Prometheus, which monitoring needs; set metrics to the NetworkPolicyPeers "
-            "that read metrics, or enabled: false to allow all",
+            "that read metrics, or enabled: false to allow all"
         )
+        yield error(NETWORK_POLICY, field, message)
 
 
 def check_several_pools(routing: Routing) -> Iterator[Finding]:
@@ -137,7 +133,7 @@ _SEVERAL_POOLS = {
 def check_pool(routing: Routing) -> Iterator[Finding]:
     """Report serving roles that are not in the pool, and ports that differ within the pool."""
     at, declared, served = routing.at, routing.spec.roles, routing.served
-    intent = routing.intent
+    intent, pool = routing.intent, routing.router.pool
     if not routing.router.has_endpoint_picker:
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
@@ -148,43 +144,38 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
     elif idle_roles:
         idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in idle_roles)
         serving = ", ".join(role.name for role in served)
-        yield warning(
-            ROLE_WITHOUT_REQUESTS,
-            field,
-            f"requests go only to {serving}, none to {idle}: "
-            + (
-                f"choose {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
-                if is_disaggregated(declared)
-                else "prefill pods only process prompts"
-            ),
-        )
+        explanation = "prefill pods only process prompts"
+        if is_disaggregated(declared):
+            explanation = f"choose {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
+        message = f"requests go only to {serving}, none to {idle}: {explanation}"
+        yield warning(ROLE_WITHOUT_REQUESTS, field, message)
     if len({role.pods.ports for role in served}) > 1:
         ports = ", ".join(f"{role.name} {role.pods.ports_text}" for role in served)
         has_one_port = all(role.pods.port_count == 1 for role in served)
         expected = "one port" if has_one_port else "the same ports"
         message = f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}"
         yield error(SERVING_PORTS_DIFFER, at, message)
-    target_ports = routing.router.pool.target_ports if routing.router.pool is not None else None
+    target_ports = None if pool is None else pool.target_ports
     for role in served:
         if target_ports is not None and role.pods.port not in target_ports:
-            message = f"do not contain {role.pods.port}, on which {role.name} serves; add it, or "
-            message += "set the role's port"
+            message = (
+                f"do not contain {role.pods.port}, on which {role.name} serves; add it, or set the "
+                "role's port"
+            )
             yield error(SERVING_PORTS_DIFFER, (*at, "pool", "targetPorts"), message)
 
 
 def _check_disaggregation(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
     types = {role.component_type for role in list_serving_roles(declared)}
-    missing = [
-        kind.value for kind in (ComponentType.PREFILLER, ComponentType.DECODER) if kind not in types
-    ]
+    needed_types = (ComponentType.PREFILLER, ComponentType.DECODER)
+    missing = [kind.value for kind in needed_types if kind not in types]
     workers = [role.name for role in declared if role.component_type is ComponentType.WORKER]
     if missing:
-        yield error(
-            DISAGGREGATION_ROLE_MISSING,
-            field,
+        message = (
             f"{Strategy.PD_DISAGGREGATION.value} requires a prefiller and a decoder; there is no "
-            f"{' and no '.join(missing)}",
+            f"{' and no '.join(missing)}"
         )
+        yield error(DISAGGREGATION_ROLE_MISSING, field, message)
     elif workers:
         names = ", ".join(workers)
         message = f"requests go only to prefillers and decoders, none to {names} (worker)"
@@ -196,12 +187,11 @@ def check_reference_grants(routing: Routing) -> Iterator[Finding]:
     if routing.router.reference_grants:
         return
     for grant in routing.grants:
-        yield warning(
-            REFERENCE_GRANT_MISSING,
-            grant.at,
+        message = (
             f"{grant.to_kind} {grant.to_name} is in a different namespace from the "
-            f"{grant.from_kind}: it requires a ReferenceGrant; referenceGrants: true creates it",
+            f"{grant.from_kind}: it requires a ReferenceGrant; referenceGrants: true creates it"
         )
+        yield warning(REFERENCE_GRANT_MISSING, grant.at, message)
 
 
 ROUTE_CHECKS: tuple[Callable[[Routing], Iterable[Finding]], ...] = (
@@ -224,7 +214,8 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     reads_load = routing.intent.flow_control and epp.args.service_levels is None
     features = ["flow control"] if reads_load else []
     if scorers:
-        features.append(f"{'scorers' if len(scorers) > 1 else 'scorer'} {', '.join(scorers)}")
+        noun = "scorer" if len(scorers) == 1 else "scorers"
+        features.append(f"{noun} {', '.join(scorers)}")
     if not features:
         return
     # Without metrics, scorers choose pods at random, and flow control queues every request.
@@ -240,8 +231,10 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
         if reason is not None:
             message = f"{cannot_work} without metrics of {role.name}: {reason}"
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
+    if epp.settings is None:
+        return
     at = (*routing.at, "endpointPicker")
-    for metrics in exported if epp.settings is not None else ():
+    for metrics in exported:
         if not can_read_metrics(epp.family, metrics):
             image = find_closest_image(epp.family, partial(can_read_metrics, metrics=metrics))
             message = (
@@ -259,9 +252,9 @@ def _check_picker_config(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> Iterator[Finding]:
-    """Check that a user's configuration is YAML, and that the picker has its kind and plugins.
+    """Check that a user's configuration is YAML, and that the picker knows its kind and plugins.
 
-    The endpoint picker itself rejects other errors. A custom image (`is_custom`) may have plugins
+    The endpoint picker itself rejects other errors. `is_custom`: whether the image may have plugins
     that its family does not have.
     """
     try:
@@ -281,7 +274,9 @@ def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> It
             message = f"must be {' or '.join(allowed)} for {family.name}, got {show(config[key])}"
             yield error(PICKER_CONFIG_INVALID, (key,), message)
     plugins = config.get("plugins")
-    for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
+    if not isinstance(plugins, list):
+        return
+    for index, plugin in enumerate(plugins):
         name = plugin.get("type") if isinstance(plugin, dict) else None
         if not isinstance(name, str) or family.has_plugin(name):
             continue
@@ -295,9 +290,10 @@ def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> It
 
 
 def _check_strategy(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
-    # `check_pool` checks the roles.
-    for finding in check_strategy(epp.family, epp.settings) if epp.settings is not None else ():
-        yield finding.under(*routing.at)
+    # `check_pool` checks the strategy's roles.
+    if epp.settings is not None:
+        for finding in check_strategy(epp.family, epp.settings):
+            yield finding.under(*routing.at)
 
 
 def _check_flow_control(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
@@ -306,12 +302,11 @@ def _check_flow_control(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
         message = "must not be false with serviceLevels, which queue requests; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
     elif routing.intent.flow_control and epp.family.flow_control_metrics is None:
-        yield error(
-            RELEASE_WITHOUT_FEATURE,
-            at,
+        message = (
             f"{epp.family.name} cannot queue requests: it answers 503 while no pod is ready; "
-            "remove the image, use v1.3.1 or later, or use an llm-d image",
+            "remove the image, use v1.3.1 or later, or use an llm-d image"
         )
+        yield error(RELEASE_WITHOUT_FEATURE, at, message)
 
 
 def _check_picker_arguments(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
@@ -334,11 +329,12 @@ def _check_newer_features(family: EppFamily, settings: EppSettings) -> Iterator[
     """Check that the endpoint picker's release has service levels and session IDs."""
     if family.objective_api is not None:
         return
-    needed = {"serviceLevels": settings.service_levels, "session IDs": settings.uses_sessions}
-    image = find_closest_image(family, lambda family: family.objective_api is not None)
-    for name in filter(needed.get, needed):
-        message = f"{family.name} does not support {name}; use {image}"
-        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
+    features = {"serviceLevels": settings.service_levels, "session IDs": settings.uses_sessions}
+    image = find_closest_image(family, lambda candidate: candidate.objective_api is not None)
+    for name, is_used in features.items():
+        if is_used:
+            message = f"{family.name} does not support {name}; use {image}"
+            yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
 
 def _check_scorers(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
@@ -360,7 +356,7 @@ def _check_scorers(family: EppFamily, settings: EppSettings) -> Iterator[Finding
         elif family.integer_weights and weight != int(weight):
             message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
             yield error(OUT_OF_RANGE, at, message)
-    scorer = next(iter(STRATEGIES[settings.strategy]))
+    scorer, *_ = STRATEGIES[settings.strategy]
     if scorer not in settings.scorers:
         message = (
             f"strategy {settings.strategy.value} uses scorer {scorer}, which is not in "
@@ -391,9 +387,9 @@ def _check_pairing(family: EppFamily, settings: EppSettings) -> Iterator[Finding
         yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
         return
     if not can_pair(family):
+        image = find_closest_image(family, can_pair)
         message = (
-            f"{family.name} cannot keep prefill and decode of a request in one group; use "
-            f"{find_closest_image(family, can_pair)}"
+            f"{family.name} cannot keep prefill and decode of a request in one group; use {image}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
@@ -403,12 +399,11 @@ def check_model_rewrites(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     rewrites, at = routing.router.model_rewrites, (*routing.at, "modelRewrites")
     if rewrites and epp.family.rewrite_api is None:
         image = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)
-        yield error(
-            RELEASE_WITHOUT_FEATURE,
-            at,
+        message = (
             f"{epp.family.name} ignores InferenceModelRewrites, so requests would keep their "
-            f"model names; use {image}",
+            f"model names; use {image}"
         )
+        yield error(RELEASE_WITHOUT_FEATURE, at, message)
 
 
 PICKER_CHECKS: tuple[Callable[[Routing, EppPlan], Iterable[Finding]], ...] = (

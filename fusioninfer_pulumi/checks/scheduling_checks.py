@@ -44,12 +44,11 @@ def check_scheduling(built: BuiltService) -> Iterator[Finding]:
         )
         yield from check_fields(_STRATEGY, scheduling, queue_rule)
         if is_disaggregated([role.args for role in built.plan.roles if role.replicas]):
-            yield warning(
-                ROLES_START_APART,
-                (*_POLICY, "backend"),
+            message = (
                 "Kueue admits each replica on its own: if quota is short, prefill may hold "
-                "accelerators while decode waits, or vice versa; Volcano gang-schedules both",
+                "accelerators while decode waits, or vice versa; Volcano gang-schedules both"
             )
+            yield warning(ROLES_START_APART, (*_POLICY, "backend"), message)
     elif shape.needs_gang:
         yield from _check_late_pods(built)
         yield from _check_gang(built, scheduling)
@@ -157,28 +156,23 @@ def _check_gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iter
 
 
 def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
-    """Reject settings that create workers only after their leader is scheduled or ready.
-
-    The gang scheduler never schedules such a leader, because it waits for all pods of the gang.
-    """
+    """Reject settings that create workers only after their leader is scheduled or ready."""
     key = labels.LWS_EXCLUSIVE_TOPOLOGY
     if key in built.args.annotations:
-        yield error(
-            GANG_DEADLOCK,
-            ("metadata", "annotations", key),
+        message = (
             "deadlocks with gang scheduling: the workers are created after the leader is "
             "scheduled, and the leader is scheduled only with its workers; remove it, or set "
-            "schedulingStrategy.gangPolicy.mode to Off",
+            "schedulingStrategy.gangPolicy.mode to Off"
         )
+        yield error(GANG_DEADLOCK, ("metadata", "annotations", key), message)
     for role in built.plan.roles:
         if role.args.startup_policy is StartupPolicy.LEADER_READY:
-            yield error(
-                GANG_DEADLOCK,
-                ("roles", role.position, "startupPolicy"),
+            message = (
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
                 "leader is ready, and the leader is scheduled only with its workers; use "
-                "LeaderCreated",
+                "LeaderCreated"
             )
+            yield error(GANG_DEADLOCK, ("roles", role.position, "startupPolicy"), message)
         for pod in role.pods.user_pods:
             if key in _get_annotations(pod):
                 message = (

@@ -26,7 +26,7 @@ Object = dict[str, Any]
 API_SERVER_REJECTS = Rule("api-server-rejects")
 API_SERVER_CHECK_INCOMPLETE = Rule("api-server-check-incomplete")
 
-#: Sent instead of an unknown value, because it is a valid name, label value, image and host name.
+#: Sent instead of an unknown value. It is a valid name, label value, image and host name.
 STAND_IN = "unknown"
 #: Fields of a pod that name objects which the same program may create. For each: the API server's
 #: message if the object is missing, and the pod's fields that the API server sets from the object.
@@ -39,7 +39,7 @@ POD_REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "runtimeClassName": (re.compile('RuntimeClass ".*" not found'), ("overhead",)),
 }
 _LWS = "leaderworkerset.sigs.k8s.io"
-#: Values in the format of those that controllers generate.
+#: Values in the format of values that controllers generate.
 _HASH, _GROUP_KEY, _UID = "5d9f7c8b6", "0" * 40, "00000000-0000-0000-0000-000000000000"
 
 
@@ -74,9 +74,9 @@ def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
     }
     pods = [pod for manifest in rendered for pod in _derive_pods(manifest)]
     for pod in pods:
-        # The same update creates this ServiceAccount, so the API server does not know it yet.
         spec = pod.manifest["spec"]
         if spec.get("serviceAccountName") in accounts:
+            # The update creates this ServiceAccount, so the API server may not know it yet.
             pod.manifest["spec"] = _drop_reference(spec, "serviceAccountName")
     return [*(DryRunObject(manifest, manifest) for manifest in rendered), *pods]
 
@@ -87,14 +87,14 @@ def check_dry_runs(cluster: LiveCluster) -> ClusterFindings:
     manifests = [_replace_unknown(dry_run.manifest) for _, dry_run in dry_runs]
     seconds = cluster.remaining_seconds
     results = send_dry_runs(cluster.api, manifests, build_next_request, seconds)
-    known: set[tuple[Any, ...]] = set()
+    reported: set[tuple[Any, ...]] = set()
     for (plan, dry_run), answers in zip(dry_runs, results, strict=True):
         for answer in answers or ():
             for cause, service, finding in _convert_answer(plan, dry_run, answer):
                 # The API server rejects an invalid template twice: in its object and as a pod.
-                key = (service and id(service), finding.location, cause)
-                if key not in known:
-                    known.add(key)
+                key = (id(service), finding.location, cause)
+                if key not in reported:
+                    reported.add(key)
                     yield service, finding
     if unanswered := results.count(None):
         message = f"{unanswered} of {len(results)} objects got no answer within {seconds:g} s"
@@ -115,10 +115,9 @@ def build_next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[s
 def _convert_answer(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, ServicePlan | None, Finding]]:
-    """Yield the findings of one answer, with their cause and service; duplicates share both."""
-    # With code 0 the cluster does not serve the kind, which `check_apis` reports.
+    """Yield the findings of one answer, each with its cause and its service."""
     if answer.is_accepted or answer.code == 0:
-        return
+        return  # code 0: the cluster does not serve the kind, which `check_apis` reports
     kind = dry_run.manifest["kind"]
     if _is_namespace_missing(answer):
         message = (
@@ -154,7 +153,7 @@ def _convert_rejection(
             )
             yield reason, error(CRD_NOT_INSTALLED, at, message)
             continue
-        name = "" if is_exact or not location else f"{format_path(location)}: "
+        prefix = "" if is_exact or not location else f"{format_path(location)}: "
         is_uncertain = (
             _find_reference(answer)
             # The service's running pods count against the quota, but may be replaced.
@@ -164,7 +163,7 @@ def _convert_rejection(
             or (dry_run.template and _WEBHOOK in answer.reply)
         )
         make_finding = warning if is_uncertain else error
-        message = f"the API server rejects {dry_run.name}: {name}{reason}"
+        message = f"the API server rejects {dry_run.name}: {prefix}{reason}"
         yield reason, make_finding(API_SERVER_REJECTS, at, message)
 
 
@@ -172,7 +171,7 @@ _NOT_CHECKED = re.compile(
     r"\buser \".*\" cannot \w+ resource|does not support dry run", re.IGNORECASE
 )
 _WEBHOOK, _APPLY_ERROR = "admission webhook", "failed to create typed patch object"
-# Messages about fields that only a replacement changes; the last two are LeaderWorkerSet's.
+# Messages about fields that cannot be updated; the last two are from LeaderWorkerSet's webhook.
 _IMMUTABLE = re.compile(
     r"immutable|updates to .* for fields other than|subGroupSize after|subdomainPolicy as null",
     re.IGNORECASE,
@@ -204,7 +203,7 @@ def _is_unrelated_failure(answer: Answer) -> bool:
 
 
 def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
-    """Return field and reason of each cause, parsed from the message if it lists no causes."""
+    """Return field and reason of each cause; an answer without causes is parsed into one."""
     if answer.causes:
         return answer.causes
     reason = _OBJECT_PREFIX.sub("", answer.reply)
@@ -214,7 +213,7 @@ def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
     return [(field[1].strip('"') if field else "", reason)]
 
 
-# Prefixes that name the object, removed because the finding names it, too.
+# Prefixes of messages that name the object; they are removed, because the finding names it, too.
 _OBJECT_PREFIX = re.compile(
     r"""^([\w.]+ "[^"]*" is forbidden|failed to create typed patch object \([^)]*\)): (errors: )?"""
 )
@@ -250,12 +249,12 @@ def _derive_pods(manifest: Object) -> Iterator[DryRunObject]:
 
 
 def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
-    """Yield the leader and, if there is one, the last worker, as LeaderWorkerSet 0.9 creates them.
+    """Yield the leader pod and the last worker pod, if any, as LeaderWorkerSet 0.9 creates them.
 
     LeaderWorkerSet's webhook adds variables and addresses during the dry run.
     """
     name, spec = lws["metadata"]["name"], lws["spec"]
-    template, leader = spec["leaderWorkerTemplate"], f"{name}-0"
+    template, leader_name = spec["leaderWorkerTemplate"], f"{name}-0"
     size, policy = template["size"], template.get("subGroupPolicy")
     is_shared = (spec.get("networkConfig") or {}).get("subdomainPolicy", "Shared") == "Shared"
     annotations = {f"{_LWS}/size": str(size)}
@@ -263,11 +262,12 @@ def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
         annotations[f"{_LWS}/subgroup-size"] = str(policy["subGroupSize"])
     leader_annotations = {} if is_shared else {f"{_LWS}/subdomainPolicy": "UniquePerReplica"}
     path = ("spec", "leaderWorkerTemplate")
+    leader_key = "leaderTemplate" if "leaderTemplate" in template else "workerTemplate"
     yield _derive_pod(
         lws,
-        (*path, "leaderTemplate" if "leaderTemplate" in template else "workerTemplate"),
-        leader,
-        ("apps/v1", "StatefulSet", name),
+        path=(*path, leader_key),
+        name=leader_name,
+        owner=("apps/v1", "StatefulSet", name),
         labels={f"{_LWS}/name": name, f"{_LWS}/worker-index": "0"},
         annotations={**annotations, **leader_annotations},
         subdomain=name,
@@ -275,16 +275,16 @@ def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
     if size > 1:
         yield _derive_pod(
             lws,
-            (*path, "workerTemplate"),
-            f"{leader}-{size - 1}",
-            ("apps/v1", "StatefulSet", leader),
+            path=(*path, "workerTemplate"),
+            name=f"{leader_name}-{size - 1}",
+            owner=("apps/v1", "StatefulSet", leader_name),
             labels={
                 f"{_LWS}/group-index": "0",
                 f"{_LWS}/name": name,
                 f"{_LWS}/group-key": _GROUP_KEY,
             },
-            annotations={**annotations, f"{_LWS}/leader-name": leader},
-            subdomain=name if is_shared else leader,
+            annotations={**annotations, f"{_LWS}/leader-name": leader_name},
+            subdomain=name if is_shared else leader_name,
         )
 
 
@@ -298,10 +298,10 @@ def _derive_pod(
     annotations: Mapping[str, str] | None = None,
     subdomain: str = "",
 ) -> DryRunObject:
-    """Return a pod of the template at `path` in an object.
+    """Return a pod of the template at `path` in `rendered`.
 
-    `owner` is the version, kind and name of the pod's controller. `subdomain` is set for pods of
-    StatefulSets, whose host names are their names.
+    `owner` is the apiVersion, kind and name of the pod's controller. `subdomain` is set for pods of
+    StatefulSets, which have their name as host name.
     """
     template: Any = rendered
     for key in path:
@@ -329,5 +329,6 @@ def _derive_pod(
 
 def _drop_reference(spec: Mapping[str, Any], reference: str) -> Object:
     """Return a pod's spec without a reference and the fields derived from it."""
-    fields = (reference, *POD_REFERENCES[reference][1])
-    return {key: value for key, value in spec.items() if key not in fields}
+    _, derived_fields = POD_REFERENCES[reference]
+    dropped = (reference, *derived_fields)
+    return {key: value for key, value in spec.items() if key not in dropped}

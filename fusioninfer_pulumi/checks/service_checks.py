@@ -47,28 +47,30 @@ def check_model_cache(built: BuiltService) -> Iterator[Finding]:
     if model is None or model.cache is None or plan_model_files(service, model) is None:
         return
     roles, storage = list_serving_roles(args.roles), model.cache.storage
+    if storage is None:
+        return
     groups = 1 if args.groups is None else args.groups
     pod_count = groups * sum(role.replicas * role.nodes for role in roles)
-    if storage is not None:
-        shared = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
-        if pod_count > 1 and shared.isdisjoint(storage.access_modes):
-            unit = "pod" if AccessMode.READ_WRITE_ONCE_POD in storage.access_modes else "node"
-            # Single-pod replicas may all run on one node.
-            make_finding = error if unit == "pod" or any(r.nodes > 1 for r in roles) else warning
-            message = f"allows one {unit}, but {pod_count} pods mount the claim"
-            at = ("model", "cache", "storage", "accessModes")
-            yield make_finding(ACCESS_MODE_TOO_NARROW, at, f"{message}; use ReadWriteMany")
-        size, weights = storage.size, get_weights_size(model)
-        if weights is not None and quantity.parse(size) < weights:
-            amount = f"{weights / 2**30:.0f} GiB"
-            at = ("model", "cache", "storage", "size")
-            # If the size is from the model catalogue, the weights may have another precision.
-            make_finding = error if model.size is not None else warning
-            yield make_finding(CACHE_BELOW_MODEL_SIZE, at, f"must be at least {amount}, got {size}")
+    shared = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
+    if pod_count > 1 and shared.isdisjoint(storage.access_modes):
+        unit = "pod" if AccessMode.READ_WRITE_ONCE_POD in storage.access_modes else "node"
+        # Single-pod replicas may all run on one node.
+        is_certain = unit == "pod" or any(role.nodes > 1 for role in roles)
+        make_finding = error if is_certain else warning
+        message = f"allows one {unit}, but {pod_count} pods mount the claim; use ReadWriteMany"
+        at = ("model", "cache", "storage", "accessModes")
+        yield make_finding(ACCESS_MODE_TOO_NARROW, at, message)
+    size, weights = storage.size, get_weights_size(model)
+    if weights is not None and quantity.parse(size) < weights:
+        # If the size is from the model catalogue, the weights may have another precision.
+        make_finding = error if model.size is not None else warning
+        message = f"must be at least {weights / 2**30:.0f} GiB, got {size}"
+        at = ("model", "cache", "storage", "size")
+        yield make_finding(CACHE_BELOW_MODEL_SIZE, at, message)
 
 
 def check_presets(provenance: Provenance) -> Iterator[Finding]:
-    """Check the model's name, and `engine.version` and the token of generated containers."""
+    """Check the model's name; for generated containers also `engine.version` and the token."""
     args = provenance.spec
     if args.model is not None:
         yield from _check_model_name(args.model)
@@ -82,7 +84,7 @@ def check_presets(provenance: Provenance) -> Iterator[Finding]:
 
 
 def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Check `engine.version` against the template's image and the known releases."""
+    """Report an `engine.version` next to an image in the template, or an unknown version."""
     place = (*at, "engine") if role.engine is not None else ("engine",)
     engine = role.engine or args.engine
     if engine is None or engine.version is None:
@@ -106,7 +108,7 @@ def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> 
 
 
 def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
-    """Warn about a model whose name differs from a known one by a letter or two."""
+    """Warn about an unknown model whose name is similar to a known one."""
     name = hub_name(model.uri)
     if name is None or model.config is not None or is_known_model(name):
         return
@@ -119,7 +121,7 @@ def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
 
-#: Role names that would collide with the router's objects: the suffixes of the objects' names.
+#: Role names with which a role's objects would have the same names as the router's objects.
 RESERVED_ROLES = frozenset(
     format_name("").removeprefix("-")
     for format_name in (
@@ -135,12 +137,11 @@ RESERVED_ROLES = frozenset(
 def _check_name(built: BuiltService) -> Iterator[Finding]:
     service = built.plan.service
     if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
-        yield error(
-            INVALID_FORMAT,
-            ("metadata", "name"),
+        message = (
             "must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
-            f"{DNS_LABEL_LIMIT} characters), got {show(service)}",
+            f"{DNS_LABEL_LIMIT} characters), got {show(service)}"
         )
+        yield error(INVALID_FORMAT, ("metadata", "name"), message)
 
 
 def _check_namespace(built: BuiltService) -> Iterator[Finding]:
@@ -163,13 +164,12 @@ def _check_namespace(built: BuiltService) -> Iterator[Finding]:
     }
     used = [name for name, is_used in features.items() if is_used]
     if used:
-        yield error(
-            OUTPUT_NOT_ALLOWED,
-            ("metadata", "namespace"),
+        message = (
             f"must be a string, got a pulumi Output, because names or queries of {', '.join(used)} "
             "contain it: pass the name, and depend on the Namespace with "
-            "ResourceOptions(depends_on=[...])",
+            "ResourceOptions(depends_on=[...])"
         )
+        yield error(OUTPUT_NOT_ALLOWED, ("metadata", "namespace"), message)
 
 
 def _check_role_names(built: BuiltService) -> Iterator[Finding]:
@@ -185,14 +185,16 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
     """Check the lengths of object names, and of names and labels that controllers derive."""
     plan, model = built.plan, built.args.model
     service, routing = plan.service, plan.routing
+    # Field, kind and name of each object; in `names` also the maximum length of the name.
     names: list[tuple[Location, str, str, int]] = []
     label_values: list[tuple[Location, str, str]] = []
     for role in plan.roles:
         if role.lws:
-            replicas = count_max_replicas(role, role.lws[-1])
+            longest = role.lws[-1]
+            replicas = count_max_replicas(role, longest)
             limit = object_names.leader_worker_set_limit(role.nodes, replicas)
             place = ("roles", role.position, "name")
-            names.append((place, "LeaderWorkerSet", role.lws[-1].name, limit))
+            names.append((place, "LeaderWorkerSet", longest.name, limit))
         if plan.rollout.pull_images:
             pull = object_names.image_pull(service, role.name, 0)
             label_values.append((("rollout", "pullImages"), "DaemonSet", pull))
@@ -204,16 +206,15 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
         label_values.append((("metadata", "name"), "endpoint picker", picker))
     if routing is not None and routing.gateway is not None:
         label_values.append((("metadata", "name"), "Gateway", routing.gateway.name))
-    # These names are also label values, whose length is limited, too.
+    # The names in `label_values` are also label values, which are at most as long as a DNS label.
     names += [(*name, DNS_LABEL_LIMIT) for name in label_values]
     for at, kind, name, limit in names:
         if len(name) > limit:
-            yield error(
-                NAME_TOO_LONG,
-                at,
+            message = (
                 f"the name of {kind} {name} has {len(name)} characters, at most {limit} are "
-                f"allowed; shorten the name of the service or role by {len(name) - limit}",
+                f"allowed; shorten the name of the service or role by {len(name) - limit}"
             )
+            yield error(NAME_TOO_LONG, at, message)
 
 
 def _check_reachability(built: BuiltService) -> Iterator[Finding]:
@@ -225,12 +226,11 @@ def _check_reachability(built: BuiltService) -> Iterator[Finding]:
     if plan.routing is not None:
         missing, remedy = "endpoint picker", "remove endpointPicker.enabled: false"
     if plan.shape.is_disaggregated:
-        yield warning(
-            PREFILL_DECODE_WITHOUT_ROUTER,
-            ("roles",),
+        message = (
             f"no {missing}: nothing pairs prefill with decode, and clients reach only the "
-            f"decoders; {remedy}",
+            f"decoders; {remedy}"
         )
+        yield warning(PREFILL_DECODE_WITHOUT_ROUTER, ("roles",), message)
     entry_roles = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
     for role in entry_roles:
         if role.pods.port_count == 1:
@@ -238,22 +238,21 @@ def _check_reachability(built: BuiltService) -> Iterator[Finding]:
         is_explicit = role.args.parallelism is not None and role.args.parallelism.port_per_rank
         make_finding = error if is_explicit else warning
         field = ("parallelism", "portPerRank") if is_explicit else ()
-        yield make_finding(
-            SERVING_PORTS_DIFFER,
-            ("roles", role.position, *field),
+        message = (
             f"{role.name} serves on ports {role.pods.ports_text}, but the Service reaches only "
             f"{role.pods.port}, so the other ranks receive no requests; {remedy}, or let the "
-            "ranks share a port",
+            "ranks share a port"
         )
+        yield make_finding(SERVING_PORTS_DIFFER, ("roles", role.position, *field), message)
     ports = {role.pods.port for role in entry_roles}
     if len(ports) > 1:
         role_ports = ", ".join(f"{role.name} {role.pods.port}" for role in entry_roles)
-        yield warning(
-            SERVING_PORTS_DIFFER,
-            ("roles",),
+        service_port = entry_roles[0].pods.port
+        message = (
             f"the roles serve on different ports ({role_ports}): the Service reaches only "
-            f"{entry_roles[0].pods.port}; give them one port",
+            f"{service_port}; give them one port"
         )
+        yield warning(SERVING_PORTS_DIFFER, ("roles",), message)
 
 
 def _check_placement(built: BuiltService) -> Iterator[Finding]:

@@ -69,7 +69,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     expansion = expand(args)
     built = build_service(expansion.args, expansion.provenance, name)
     memory, memory_findings = _estimate_memory(built.plan, built.args)
-    # A preset error at the same field explains more.
+    # If a field already has an error, a finding of `check_presets` there adds nothing.
     error_locations = {finding.location for finding in errors(expansion.findings)}
     preset_findings = (
         finding
@@ -88,8 +88,11 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     ordered = sorted(findings, key=lambda finding: _SEVERITY_ORDER[finding.severity])
     locate = plan.provenance.locate
     # Two generated parts, such as leader and worker, may come from one field of the user.
-    located = dict.fromkeys(finding.at(*locate(finding.location)[0]) for finding in ordered)
-    return replace(plan, findings=tuple(located))
+    located = []
+    for finding in ordered:
+        user_field, _ = locate(finding.location)
+        located.append(finding.at(*user_field))
+    return replace(plan, findings=tuple(dict.fromkeys(located)))
 
 
 def _run_checks(built: BuiltService) -> Iterator[Finding]:
@@ -147,8 +150,8 @@ def _needs_memory_check(role: RolePlan) -> bool:
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:
     """Return the plans of all services of one program, in the same order.
 
-    Findings include name collisions between services, and `split` or `routedBy` with services that
-    do not exist.
+    Their findings include names that two services share, and services in `split` or `routedBy`
+    that do not exist.
     """
     plans = add_collision_findings([plan_service(args) for args in services])
     return [

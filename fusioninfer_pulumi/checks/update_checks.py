@@ -82,18 +82,18 @@ def check_update(
 
 
 def check_layout_switch(
-    component: str, plan: ServicePlan, lws: Iterable[StackLws] | None
+    component: str, plan: ServicePlan, stack_lws: Iterable[StackLws] | None
 ) -> list[Finding]:
     """Return an error if the stack's service has the other layout and the update cannot change it.
 
     Args:
         component: Logical name of the service's component.
         plan: The service.
-        lws: The stack's LeaderWorkerSets, of all services; None if unknown.
+        stack_lws: The stack's LeaderWorkerSets, of all services; None if unknown.
     """
     old_roles = {
         old.name: old.role
-        for old in lws or ()
+        for old in stack_lws or ()
         if old.service == plan.service
         and old.component == component
         # The names of the two layouts differ, so only the namespace is compared.
@@ -126,8 +126,8 @@ def check_layout_change(
         awaits_replicas: Whether the update waits for the new replicas.
     """
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
-    # No advice to keep PerReplica, because `autoscaling` may require PerRole. "write" instead of
-    # "restore", because the spec may never have had `layout`.
+    # The message does not advise keeping PerReplica, because `autoscaling` may require PerRole. It
+    # says "write" instead of "restore", because the spec may never have had `layout`.
     keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
     roles = set(planned.values())
     colliding = sorted(name for name, role in old_roles.items() if role in roles or name in planned)
@@ -158,8 +158,8 @@ def check_layout_change(
 def check_subgroup_policies(plan: ServicePlan, changed_policies: Collection[str]) -> list[Finding]:
     """Return an error for each Rolling role that a changed subgroup policy would interrupt.
 
-    The update replaces the LeaderWorkerSets in `changed_policies`, whose policy changes, all at
-    once. These may have more replicas than `maxUnavailable`.
+    The update replaces all LeaderWorkerSets in `changed_policies` at once, and they may have more
+    replicas than `maxUnavailable`.
     """
     changing = {step.name for step in order_update(plan) if not step.is_frozen}
     return [
@@ -179,7 +179,7 @@ def check_kueue_changes(
     findings = []
     for role in plan.roles:
         recreates = role.rollout.strategy is RolloutStrategy.RECREATE
-        rejected: dict[str, None] = {}
+        rejected: list[str] = []
         for manifests in (changes[lws.name] for lws in role.lws if lws.name in changes):
             old, new = (manifest["spec"]["leaderWorkerTemplate"] for manifest in manifests)
             old_queue, new_queue = (
@@ -190,17 +190,18 @@ def check_kueue_changes(
             if not (old_queue or new_queue) or (recreates and old != new):
                 continue
             if old_queue != new_queue:
-                rejected["queue" if old_queue and new_queue else "backend"] = None
+                is_other_queue = old_queue and new_queue
+                rejected.append("queue" if is_other_queue else "backend")
                 continue
             for key in ("leaderTemplate", "workerTemplate"):
                 before, after = (_read_kueue_fields(template.get(key)) for template in (old, new))
-                rejected |= {name: None for name in before if before[name] != after[name]}
+                rejected += [name for name in before if before[name] != after[name]]
         if rejected:
             findings.append(
                 error(
                     KUEUE_IMMUTABLE,
                     ("roles", role.position),
-                    f"Kueue rejects a change of {', '.join(rejected)} in a running "
+                    f"Kueue rejects a change of {', '.join(dict.fromkeys(rejected))} in a running "
                     "LeaderWorkerSet; rename the role in the same update, which starts the new "
                     "replicas next to the old ones",
                 )
@@ -235,14 +236,13 @@ def _check_subgroup_policy(
     else:
         fits = replicas <= rollout.max_unavailable
     if not fits:
-        yield error(
-            SUBGROUP_POLICY_IMMUTABLE,
-            ("roles", role.position, SUB_GROUP_POLICY),
+        message = (
             f"LeaderWorkerSet cannot change it after creation: {replicas} replicas of {role.name} "
             "would be replaced at once; rename the role in the same update to keep serving, or use "
             "rollout.strategy AllAtOnce or Recreate if an interruption is acceptable "
-            "(docs/rollout.md)",
+            "(docs/rollout.md)"
         )
+        yield error(SUBGROUP_POLICY_IMMUTABLE, ("roles", role.position, SUB_GROUP_POLICY), message)
 
 
 def _read_running(
@@ -253,10 +253,10 @@ def _read_running(
     size = manifest["spec"]["leaderWorkerTemplate"]["size"]
     revision = manifest["metadata"]["labels"][labels.REVISION]
     return RunningLws(
-        lws.spec.gang,
-        lws.spec.nodes,
-        lws.spec.replicas,
-        lws.revision != revision or lws.spec.nodes != size,
+        gang=lws.spec.gang,
+        nodes=lws.spec.nodes,
+        replicas=lws.spec.replicas,
+        is_outdated=lws.revision != revision or lws.spec.nodes != size,
     )
 
 
@@ -271,8 +271,7 @@ class RunningLws:
     Attributes:
         gang: The `GangPlan.reference` of its pods, empty for none.
         nodes: Pods in one replica.
-        replicas: Its replicas.
-        is_outdated: Whether its revision or size is not the plan's; a partition may keep it so.
+        is_outdated: Whether its revision or size differs from the plan's.
     """
 
     gang: str
@@ -281,8 +280,8 @@ class RunningLws:
     is_outdated: bool
 
 
-#: The existing LeaderWorkerSets of a service by name, None for those that are replaced or unknown:
-#: their replicas are assumed to join the gang at once.
+#: The existing LeaderWorkerSets of a service by name. None stands for one that is replaced or
+#: unknown, whose replicas are assumed to join the gang at once.
 Running = Mapping[str, RunningLws | None]
 
 
@@ -297,20 +296,20 @@ class _Member:
     running: RunningLws | None
 
     @cached_property
-    def needed(self) -> int:
+    def needed_replicas(self) -> int:
         """Replicas of its role that the gang needs."""
         minima = get_gang_minima(self.gang)
         return self.role.group_replicas if minima is None else minima.get(self.role.name, 0)
 
     @cached_property
     def counts_for_minimum(self) -> bool:
-        """Whether its replicas can be among those that the gang needs."""
-        if self.planned.ordinal is None:
+        """Whether its replicas can be among the replicas that the gang needs."""
+        if self.planned.ordinal is None:  # with layout PerRole
             return True
         only_lowest = self.gang.sub_groups is None or any(
             group.needs_lowest for group in self.gang.sub_groups if group.role == self.role.name
         )
-        return not only_lowest or self.planned.ordinal < self.needed
+        return not only_lowest or self.planned.ordinal < self.needed_replicas
 
     @cached_property
     def is_joining(self) -> bool:
@@ -321,7 +320,7 @@ class _Member:
         return not (same_gang and self.running.nodes >= self.role.nodes)
 
     @cached_property
-    def excluded(self) -> int:
+    def excluded_replicas(self) -> int:
         """Replicas that a partition keeps from joining the gang."""
         count, rollout = len(self.planned.replicas), self.step.rollout
         if not self.is_joining or (
@@ -341,7 +340,7 @@ class _Member:
         return self.step.blocks_others or (self.step.is_required and has_batches)
 
     def count_first_batch(self, at_once: Collection[str]) -> int:
-        """Return its replicas in the gang after its first batch: all, unless its batches wait."""
+        """Return its replicas in the gang after its first batch; all, unless its batches wait."""
         count = len(self.planned.replicas)
         if (
             not self.is_joining
@@ -350,10 +349,12 @@ class _Member:
         ):
             return count
         assert self.running is not None
-        # LeaderWorkerSet first creates additional replicas and waits for them; if there are none,
-        # it restarts one. It caps the surge at all replicas but one.
+        # LeaderWorkerSet first creates additional replicas and waits for them. If none are added,
+        # it restarts one replica. It caps the surge at all replicas but one.
         surge = min(self.step.rollout.max_surge, count - 1)
-        return min(max(1, surge + max(0, count - self.running.replicas)), count - self.excluded)
+        return min(
+            max(1, surge + max(0, count - self.running.replicas)), count - self.excluded_replicas
+        )
 
 
 def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
@@ -366,14 +367,15 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
         return []
     gangs = {gang.group: gang for gang in plan.gangs}
     planned = {lws.name: (role, lws, gangs[lws.group]) for role in plan.roles for lws in role.lws}
-    members = [
-        _Member(step, *planned[step.name], running.get(step.name)) for step in order_update(plan)
-    ]
+    members = []
+    for step in order_update(plan):
+        role, lws, gang = planned[step.name]
+        members.append(_Member(step, role, lws, gang, running.get(step.name)))
     if not any(member.is_joining for member in members):
         return []
     findings = list(_check_partitions(members))
     if not findings:
-        # The gangs do not need frozen members outside of them, so nothing waits for these.
+        # The gangs do not need frozen members that have not joined, so nothing waits for them.
         members = [
             member for member in members if not (member.is_joining and member.step.is_frozen)
         ]
@@ -382,19 +384,20 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
 
 def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     joined_at_end = {
-        member.step.name: len(member.planned.replicas) - member.excluded for member in members
+        member.step.name: len(member.planned.replicas) - member.excluded_replicas
+        for member in members
     }
     by_role: dict[str, list[_Member]] = {}
     for member in _find_missing(members, joined_at_end):
-        if member.excluded:
+        if member.excluded_replicas:
             by_role.setdefault(member.role.name, []).append(member)
     for excluded in by_role.values():
-        yield error(
-            GANG_UPDATE_HELD_BACK,
-            excluded[0].role.locate_rollout_field("partition"),
+        role = excluded[0].role
+        message = (
             f"excludes replicas that the gang needs: {_list_names(excluded)}; remove the partition "
-            "for this update (docs/rollout.md)",
+            "for this update (docs/rollout.md)"
         )
+        yield error(GANG_UPDATE_HELD_BACK, role.locate_rollout_field("partition"), message)
 
 
 def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
@@ -427,6 +430,7 @@ def _simulate(
     steps = [member.step for member in members]
     by_name = {member.step.name: member for member in members}
     waiting = {name for name, member in by_name.items() if member.running is not None}
+    # Replicas that are in their gang. LeaderWorkerSets that do not exist yet are created first.
     joined = {m.step.name: 0 if m.is_joining else len(m.planned.replicas) for m in members}
     changing: set[str] = set()
     while started := choose_next_lws(steps, waiting, changing, ()):
@@ -438,9 +442,11 @@ def _simulate(
     stuck = [by_name[step.name] for step in steps if step.name in changing]
     joining = [member for member in _find_missing(members, joined) if member.is_joining]
     roles = {member.role.name for member in joining}
-    last = max((member.step.stage for member in joining), default=0)
-    # The joining members wait for these; other stuck members do not keep them from joining.
-    blocking = [member for member in stuck if member.role.name in roles or member.step.stage < last]
+    last_stage = max((member.step.stage for member in joining), default=0)
+    # The joining members wait only for stuck members of their own role or of an earlier stage.
+    blocking = [
+        member for member in stuck if member.role.name in roles or member.step.stage < last_stage
+    ]
     return blocking or stuck, joining
 
 
@@ -455,7 +461,7 @@ def _find_missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list
         member
         for member in members
         if member.counts_for_minimum
-        and counts[member.gang.pod_group, member.role.name] < member.needed
+        and counts[member.gang.pod_group, member.role.name] < member.needed_replicas
         and joined[member.step.name] < len(member.planned.replicas)
     ]
 

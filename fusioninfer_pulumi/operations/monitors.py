@@ -69,7 +69,6 @@ def find_declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
     """Return the `ports` entry in which a container of the leader declares a port, or None."""
     leader = role.pods.leader
     containers = [*leader.spec["containers"], *(leader.spec.get("initContainers") or ())]
-    # The engine's container comes first, so that its entry is preferred.
     for container in (leader.container, *containers):
         for entry in container.get("ports") or ():
             if isinstance(entry, Mapping) and entry.get("containerPort") == port:
@@ -139,10 +138,7 @@ def _set_interval(monitoring: MonitoringPlan, endpoint: Manifest) -> Manifest:
 def build_monitoring_object(
     kind: str, object_meta: Manifest, args: MonitoringArgs, spec: Mapping[str, Any]
 ) -> Manifest:
-    """Return an object of the Prometheus operator, with the labels of `monitoring.labels`.
-
-    A Prometheus resource selects its monitors and rules by labels.
-    """
+    """Return an object of the Prometheus operator, with labels by which Prometheus selects it."""
     labeled_meta = {**object_meta, "labels": {**args.labels, **object_meta["labels"]}}
     return build_object("monitoring.coreos.com/v1", kind, labeled_meta, spec=spec)
 
@@ -169,10 +165,7 @@ def build_role_matchers(meta: ServiceMeta, role: RolePlan) -> str:
 
 
 def build_picker_matchers(meta: ServiceMeta) -> str:
-    """Return PromQL label matchers for the endpoint picker.
-
-    The Prometheus operator uses the name of the Service as the label `job`.
-    """
+    """Return PromQL label matchers for the endpoint picker; its `job` is its Service's name."""
     return f'namespace="{meta.namespace}", job="{object_names.endpoint_picker(meta.service)}"'
 
 

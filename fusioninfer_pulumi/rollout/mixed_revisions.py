@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from operator import attrgetter
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
@@ -73,17 +72,27 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
             template, "workerTemplate", "spec"
         )
         containers = [*_list_items(pod, "containers"), *_list_items(pod, "initContainers")]
-        command = next(filter(attrgetter("engine"), map(read_command, containers)), None)
+        commands = [read_command(container) for container in containers]
+        command = next((command for command in commands if command.engine is not None), None)
         if command is None:
             continue
         name = str(lookup(manifest, "metadata", "name"))
-        kind, role, revision, pair = (
+        component_type, role, revision, pair_revision = (
             str(lookup(manifest, "metadata", "labels", key) or "") for key in _LABELS
         )
-        sidecars = (item.get("image") for item in containers if is_sidecar(item))
-        images = (image if isinstance(image, str) else "<output>" for image in sidecars)
-        gang, image = read_lws_gang_reference(manifest), next(images, "")
-        engines.append(EngineLws(name, role or name, kind, command, revision, pair, gang, image))
+        sidecar = next((item.get("image") for item in containers if is_sidecar(item)), "")
+        engines.append(
+            EngineLws(
+                name=name,
+                role=role or name,
+                component_type=component_type,
+                command=command,
+                revision=revision,
+                pair_revision=pair_revision,
+                gang=read_lws_gang_reference(manifest),
+                sidecar=sidecar if isinstance(sidecar, str) else "<output>",
+            )
+        )
     return engines
 
 
@@ -92,14 +101,14 @@ def _list_items(value: Any, key: str) -> list[Mapping[str, Any]]:
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
-def _find_changed(side: Iterable[EngineLws], other: Iterable[EngineLws]) -> list[EngineLws]:
-    """Return one LeaderWorkerSet for each role and revision whose engine the other side lacks."""
+def _find_only_in(engines: Iterable[EngineLws], other: Iterable[EngineLws]) -> list[EngineLws]:
+    """Return one LeaderWorkerSet for each role and revision whose engine is not in `other`."""
     other_commands = [(lws.component_type, lws.command) for lws in other]
     # Outputs hide arguments, but equal revisions mean equal engines.
     other_revisions = {(lws.role, lws.revision) for lws in other if lws.revision}
     lws_by_revision = {
         (lws.role, lws.revision): lws
-        for lws in side
+        for lws in engines
         if (lws.component_type, lws.command) not in other_commands
     }
     return [lws for key, lws in lws_by_revision.items() if key not in other_revisions]
@@ -113,7 +122,7 @@ class UpdateComparison:
         before: LeaderWorkerSets with engines before the update.
         objects: All objects of the service after the update.
         plan: The service after the update, None if unknown.
-        objects_before: All objects of the service before the update, none in previews.
+        objects_before: All objects of the service before the update; empty in previews.
     """
 
     before: Sequence[EngineLws]
@@ -129,15 +138,16 @@ class UpdateComparison:
     @cached_property
     def changed_engines(self) -> list[tuple[EngineLws, EngineLws]]:
         """The old and the new engine of each role whose engine changes."""
-        # A new role is compared with an existing role of its component type.
-        old_engines = {lws.component_type: lws for lws in self.before}
-        old_engines |= {lws.role: lws for lws in self.before}
-        changed = {lws.role: lws for lws in _find_changed(self.after, self.before)}
-        pairs = [
-            (old_engines.get(new.role) or old_engines.get(new.component_type), new)
-            for new in changed.values()
-        ]
-        return [(old, new) for old, new in pairs if old is not None]
+        old_by_role = {lws.role: lws for lws in self.before}
+        old_by_type = {lws.component_type: lws for lws in self.before}
+        new_by_role = {lws.role: lws for lws in _find_only_in(self.after, self.before)}
+        pairs = []
+        for role, new in new_by_role.items():
+            # A new role is compared with an existing role of its component type.
+            old = old_by_role.get(role) or old_by_type.get(new.component_type)
+            if old is not None:
+                pairs.append((old, new))
+        return pairs
 
 
 @dataclass(frozen=True)
@@ -147,7 +157,7 @@ class MixedPair:
     Attributes:
         members: The two components, such as `clients and new serve pods`.
         effect: What clients see.
-        remedy: How to avoid or fix it, or empty.
+        remedy: How to avoid or fix the effect, or empty.
         source: Where the effect was read or measured; empty if it is unknown.
     """
 
@@ -160,27 +170,30 @@ class MixedPair:
 
 def describe_mixed_revisions(update: UpdateComparison) -> list[str]:
     """Describe the pairs that may be incompatible, the worst first."""
-    # Pairs that differ only in their members are described together.
-    members_by_effect: dict[tuple[str, ...], dict[str, None]] = {}
-    for find_pairs in PAIR_FINDERS if update.before else ():
-        for pair in find_pairs(update):
-            key = pair.state.value, pair.effect, pair.remedy, pair.source
-            members_by_effect.setdefault(key, {})[pair.members] = None
-    ranks = [state.value for state in (PairState.BROKEN, PairState.DEGRADED, PairState.UNKNOWN)]
-    lines = []
-    ordered = sorted(members_by_effect.items(), key=lambda item: ranks.index(item[0][0]))
-    for (state, effect, remedy, source), members in ordered:
-        text = "; ".join(filter(None, (effect, remedy)))
-        evidence = f" [{source}]" if source else ""
-        lines.append(f"mixed revisions, {state}: {', '.join(members)}: {text}{evidence}")
-    return lines
+    if not update.before:
+        return []
+    ranks = [PairState.BROKEN, PairState.DEGRADED, PairState.UNKNOWN]
+    pairs = [pair for find_pairs in PAIR_FINDERS for pair in find_pairs(update)]
+    pairs.sort(key=lambda pair: ranks.index(pair.state))
+    # Pairs that differ only in their members share a line.
+    members_by_text: dict[tuple[str, str], list[str]] = {}
+    for pair in pairs:
+        text = "; ".join(filter(None, (pair.effect, pair.remedy)))
+        evidence = f" [{pair.source}]" if pair.source else ""
+        members = members_by_text.setdefault((pair.state.value, f"{text}{evidence}"), [])
+        if pair.members not in members:
+            members.append(pair.members)
+    return [
+        f"mixed revisions, {state}: {', '.join(members)}: {text}"
+        for (state, text), members in members_by_text.items()
+    ]
 
 
 def _find_prefill_decode_pairs(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pairs of old and new prefill and decode pods.
 
-    There are none if the update order and the endpoint picker avoid them, or if the settings that
-    prefill and decode engines compare do not change.
+    No pairs exist if the update order and the endpoint picker avoid them. Pairs are compatible if
+    the settings that prefill and decode engines compare do not change.
     """
     before, after = (
         [lws for lws in side if lws.component_type in PAIR_TYPES]
@@ -202,18 +215,18 @@ def _find_prefill_decode_pairs(update: UpdateComparison) -> Iterator[MixedPair]:
     advice = "" if update.plan is None else _find_advice(before, after, update.plan)
     if advice is None:
         return
-    changed = {"old": _find_changed(before, after), "new": _find_changed(after, before)}
+    changed = {"old": _find_only_in(before, after), "new": _find_only_in(after, before)}
     for prefill_age, decode_age in (("old", "new"), ("new", "old")):
         for prefill, decode in product(changed[prefill_age], changed[decode_age]):
+            if (prefill.component_type, decode.component_type) != PAIR_TYPES:
+                continue
             compatibility = compare_pair(prefill.command, decode.command)
-            is_pair = (prefill.component_type, decode.component_type) == PAIR_TYPES
-            if compatibility.state is PairState.COMPATIBLE or not is_pair:
+            if compatibility.state is PairState.COMPATIBLE:
                 continue
             setting = _find_recompute_setting(decode.command)
             remedy = f"before this update, add {setting}" if setting else ""
-            differences = (
-                f" ({', '.join(compatibility.differences)})" if compatibility.differences else ""
-            )
+            names = ", ".join(compatibility.differences)
+            differences = f" ({names})" if names else ""
             yield MixedPair(
                 compatibility.state,
                 f"{prefill_age} {prefill.role} with {decode_age} {decode.role} pods{differences}",
@@ -232,6 +245,7 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
     if sum(len(role.replicas) for role in decode) != 1:
         return
     for role in decode:
+        # A surge replica serves while the other one restarts.
         surges = role.rollout.max_surge and not role.rollout.max_unavailable
         if role.name in restarted and not surges and not role.is_autoscaled:
             yield MixedPair(
@@ -282,10 +296,11 @@ def _find_rejected_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pods that reject a model name that clients or the endpoint picker request."""
     old_names = [lws.command.requestable_names for lws in update.before]
     rewrites = dict(_find_rewrites(update.objects))
-    known = [names for names in old_names if names is not None]
-    # By the name that a client requests: the names that pods may get.
-    requests = {name: {name} for name in set.intersection(*known)} if known else {}
-    requests |= rewrites
+    known_names = [names for names in old_names if names is not None]
+    # For each name that a client may request, the names that pods may get instead of it.
+    requests = dict(rewrites)
+    if known_names:
+        requests = {name: {name} for name in set.intersection(*known_names)} | rewrites
     pods = [("new", new, old, requests) for old, new in update.changed_engines]
     # Old pods serve all names that clients request; only new rewrites can lead to other names.
     pods += [("old", old, new, rewrites) for old, new in update.changed_engines]
@@ -301,13 +316,14 @@ def _find_rejected_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
         missing = sorted(name for name, targets in requested.items() if not targets <= names)
         if missing:
             yield _describe_missing_names(missing, members, engine.http.api_source)
-    # Aliases that the endpoint picker no longer rewrites.
-    removed = {*dict(_find_rewrites(update.objects_before))} - rewrites.keys()
-    for lws in {lws.role: lws for lws in update.after}.values():
+    # The endpoint picker rewrote these names before the update, and no longer does.
+    removed = dict(_find_rewrites(update.objects_before)).keys() - rewrites.keys()
+    after_by_role = {lws.role: lws for lws in update.after}
+    for role, lws in after_by_role.items():
         engine, names = lws.command.engine, lws.command.requestable_names
         missing = [] if names is None else sorted(removed - names)
         if missing and engine is not None and engine.http.rejects_unknown_models:
-            members = f"clients with {lws.role} pods"
+            members = f"clients with {role} pods"
             yield _describe_missing_names(missing, members, engine.http.api_source)
 
 
@@ -352,11 +368,14 @@ def _find_format_changes(update: UpdateComparison) -> Iterator[MixedPair]:
         members, engine = f"clients and new {new.role} pods", new.command.engine
         for flag, changed, removed, added in _PARSERS:
             old_value, new_value = (lws.command.value(flag) for lws in (old, new))
-            text = changed if old_value and new_value else removed if old_value else added
+            text = added
+            if old_value:
+                text = changed if new_value else removed
             if old_value != new_value and text:
                 change = f"({flag} {old_value or 'unset'} -> {new_value or 'unset'})"
                 yield MixedPair(PairState.DEGRADED, f"{members} {change}", text, remedy)
-        old_fields, new_fields = map(_find_reasoning_fields, (old.command, new.command))
+        old_fields = _find_reasoning_fields(old.command)
+        new_fields = _find_reasoning_fields(new.command)
         removed_name = next((name for name in old_fields if name not in new_fields), None)
         if removed_name and new_fields and engine is not None and new.command.has(_REASONING):
             text = f"responses contain the reasoning in `{new_fields[0]}`, not in `{removed_name}`"
@@ -370,7 +389,7 @@ def _find_reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
     return next((names for since, names in latest_first if release >= parse_release(since)), ())
 
 
-#: Metrics that a query accepts: `a or b` is {a, b}.
+#: Metrics of which a query needs one: `a or b` is {a, b}.
 _Query = frozenset[str]
 
 
@@ -380,11 +399,10 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
     for old, new in update.changed_engines:
         if old.command.image == new.command.image:
             continue
-        ages = ("old", old), ("new", new)
         for reader, queries in readers:
-            # For each query: whether old and new pods export a metric that it accepts.
-            answers = [[_has_metrics(query, lws.command) for _, lws in ages] for query in queries]
-            if any(None in answer for answer in answers):
+            old_answers = [_exports_one(query, old.command) for query in queries]
+            new_answers = [_exports_one(query, new.command) for query in queries]
+            if None in old_answers or None in new_answers:
                 yield MixedPair(
                     PairState.UNKNOWN,
                     f"{reader} with new {new.role} pods",
@@ -392,22 +410,29 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
                     "compare their metrics before this update",
                 )
                 continue
-            for index, (age, lws) in enumerate(ages):
-                pairs = zip(queries, answers, strict=True)
-                lost = [query for query, answer in pairs if any(answer) and not answer[index]]
-                names = ", ".join(sorted({name for query in lost for name in query}))
-                if names:
+            for age, lws, answers, other_answers in (
+                ("old", old, old_answers, new_answers),
+                ("new", new, new_answers, old_answers),
+            ):
+                missing = {
+                    name
+                    for query, has, other_has in zip(queries, answers, other_answers, strict=True)
+                    if other_has and not has
+                    for name in query
+                }
+                if missing:
                     yield MixedPair(
                         PairState.DEGRADED,
                         f"{reader} with {age} {lws.role} pods",
-                        f"it reads {names}, which these pods do not export, and does not see their "
-                        "load",
+                        f"it reads {', '.join(sorted(missing))}, which these pods do not export, "
+                        "and does not see their load",
                         "query the names of both releases, joined by `or`",
                         METRICS_SOURCE,
                     )
 
 
-def _has_metrics(query: _Query, command: EngineCommand) -> bool | None:
+def _exports_one(query: _Query, command: EngineCommand) -> bool | None:
+    """Return whether an engine exports a metric of the query, None if unknown."""
     release = read_pair_setting(command, "release")
     engine = "" if command.engine is None else command.engine.name
     answers = [has_metric(name, engine, release) for name in query]
@@ -432,10 +457,14 @@ def _find_queries(value: Any) -> Iterator[_Query]:
         # The JSON text of a dashboard has one query per line.
         for line in value.splitlines():
             names = [match.group() for match in METRIC.finditer(line)]
-            queries = [names] if " or " in line else [[name] for name in names]
-            yield from map(frozenset, filter(None, queries))
-    elif isinstance(value, (Mapping, list, tuple)):
-        for item in value.values() if isinstance(value, Mapping) else value:
+            if names and " or " in line:
+                yield frozenset(names)
+            else:
+                yield from (frozenset({name}) for name in names)
+    elif isinstance(value, Mapping):
+        yield from _find_queries([*value.values()])
+    elif isinstance(value, (list, tuple)):
+        for item in value:
             yield from _find_queries(item)
 
 
@@ -458,12 +487,13 @@ def _find_unknown_sidecars(update: UpdateComparison) -> Iterator[MixedPair]:
 def _find_unknown_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield the endpoint picker if its image is new and its release unknown."""
     image = update.plan.picker.epp.image if update.plan and update.plan.picker else None
-    before = [
+    old_images = [
         item.get("image")
         for manifest in update.objects_before
         for item in _list_items(lookup(manifest, "spec", "template", "spec"), "containers")
     ]
-    if isinstance(image, str) and before and image not in before and find_family(image) is None:
+    is_new = bool(old_images) and image not in old_images
+    if isinstance(image, str) and is_new and find_family(image) is None:
         yield MixedPair(
             PairState.UNKNOWN,
             f"engines and sidecars with the new endpoint picker ({image})",

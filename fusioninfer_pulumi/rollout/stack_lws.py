@@ -31,7 +31,6 @@ class StackLws:
     """A LeaderWorkerSet in the stack's state.
 
     Attributes:
-        logical_name: Its logical name in Pulumi.
         name: Its Kubernetes name, empty if not known yet.
         layout: The layout according to its labels, None if this library did not create it.
         spec: Fields of its spec, None if unknown.

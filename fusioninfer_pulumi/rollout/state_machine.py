@@ -25,7 +25,7 @@ MARGIN_SECONDS = 5.0
 #: After this many failed attempts at the first list, the cluster counts as unreadable.
 MAX_ATTEMPTS = 3
 #: A replica that has served counts as broken once it is unavailable for this time, or for half of
-#: `rollout.timeout` if that is shorter. On a busy node it may only miss readiness probes.
+#: `rollout.timeout` if that is shorter. Before, it may only have missed probes on a busy node.
 BROKEN_SECONDS = 60.0
 
 #: Uid and generation of a live object. The uid is empty if `pulumi up --target` skipped it.
@@ -83,7 +83,7 @@ class LwsState:
         may_recover: Whether it is unavailable, but has served and may only have missed probes.
         deadline: When it must be available, in the phases CHANGING and STARTING.
         uses_rollout_timeout: Whether `rollout.timeout` sets the deadline; else `wait.timeout`.
-        timeout_text: That timeout in messages, such as `after 45m (rollout.timeout)`.
+        timeout_text: The deadline's timeout for messages, such as `after 45m (rollout.timeout)`.
     """
 
     step: LwsStep
@@ -155,7 +155,7 @@ class UpdateState:
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to register or await."""
-        return self.stage is Stage.RUNNING and not {*self._phases} - {Phase.DONE}
+        return self.stage is Stage.RUNNING and self._phases <= {Phase.DONE}
 
     @property
     def wake_at(self) -> float | None:
@@ -178,8 +178,9 @@ class UpdateState:
     def find_wait_deadline(self, available_at: float) -> float:
         """Return the deadline of gateways and the endpoint.
 
-        They share one `wait.timeout` with new replicas. If replicas were updated, which have a
-        `rollout.timeout` each, `wait.timeout` starts at `available_at`, when all are available.
+        Gateways, the endpoint and new replicas share one `wait.timeout`. If the update waited for
+        existing replicas, whose timeout is `rollout.timeout`, `wait.timeout` starts at
+        `available_at`, when all replicas are available.
         """
         awaited = [lws for lws in self.lws.values() if lws.deadline < math.inf]
         if not awaited or any(lws.uses_rollout_timeout for lws in awaited):
@@ -206,19 +207,21 @@ class UpdateState:
     @property
     def is_blocked(self) -> bool:
         """Whether replicas wait and nothing in progress will let them change."""
-        return {Phase.WAITING} == {*self._phases} - {Phase.DONE, Phase.OPTIONAL}
+        pending = self._phases - {Phase.DONE, Phase.OPTIONAL}
+        return pending == {Phase.WAITING}
 
     @property
     def _needs_polling(self) -> bool:
         if self.stage is not Stage.RUNNING:
             return True
         # Until all new required LeaderWorkerSets exist, a list would only delay Pulumi's answers.
-        awaits = bool({Phase.CHANGING, Phase.STARTING} & {*self._phases})
-        return (awaits or self.is_blocked) and not self.is_creating
+        if self.is_creating:
+            return False
+        return self.is_blocked or Phase.CHANGING in self._phases or Phase.STARTING in self._phases
 
     @property
-    def _phases(self) -> Iterable[Phase]:
-        return (lws.phase for lws in self.lws.values())
+    def _phases(self) -> set[Phase]:
+        return {lws.phase for lws in self.lws.values()}
 
 
 @dataclass(frozen=True)
@@ -242,7 +245,7 @@ class ListReturned:
 
     Attributes:
         snapshots: None if the list failed.
-        problem: Why it failed.
+        problem: Why the list failed.
     """
 
     at: float
@@ -254,7 +257,7 @@ class ListReturned:
 class TimerExpired:
     """The timer for `UpdateState.wake_at` expired while no registration was pending.
 
-    While one is pending, the observation is `PulumiAnswered` without versions instead.
+    While a registration is pending, the observation is `PulumiAnswered` without versions.
     """
 
     at: float
@@ -323,8 +326,10 @@ def advance(state: UpdateState, observation: Observation) -> _Result:
     if not _has_failure(actions):
         state, registrations = _register_next(state, at)
         actions += registrations
-        blocked_since = at if state.blocked_since is None else state.blocked_since
-        state = replace(state, blocked_since=blocked_since if state.is_blocked else None)
+        if not state.is_blocked:
+            state = replace(state, blocked_since=None)
+        elif state.blocked_since is None:
+            state = replace(state, blocked_since=at)
         if isinstance(observation, ListReturned):
             actions += _fail_blocked(state, at)
     wake = state.wake_at
@@ -338,7 +343,8 @@ def _begin(state: UpdateState, at: float) -> _Result:
     new = [name for name, lws in state.lws.items() if not lws.existed_before]
     required = [name for name in new if state.lws[name].step.is_required]
     state = state.with_changes(state.lws, phase=Phase.WAITING)
-    state = state.with_changes({*new} - {*required}, phase=Phase.OPTIONAL)
+    optional = [name for name in new if name not in required]
+    state = state.with_changes(optional, phase=Phase.OPTIONAL)
     changing = {
         name
         for name, lws in state.lws.items()
@@ -349,7 +355,8 @@ def _begin(state: UpdateState, at: float) -> _Result:
     }
     stage, needs_list = Stage.RUNNING, False
     if changing and not state.has_list:
-        first_batch = choose_next_lws(_list_steps(state), changing, (), ())
+        steps = _list_steps(state)
+        first_batch = choose_next_lws(steps, waiting=changing, changing=(), unavailable=())
         # The second batch starts when a list shows the first one available.
         stage, needs_list = Stage.LISTING, bool(changing.difference(first_batch))
     return _register(replace(state, stage=stage, needs_list=needs_list), required, at)
@@ -404,15 +411,17 @@ def _apply_answer(state: UpdateState, observation: PulumiAnswered) -> UpdateStat
 
 def _apply_version(state: UpdateState, lws: LwsState, version: Version, at: float) -> LwsState:
     """Record the version that Pulumi returned, and whether the update waits for it."""
-    if not version[0]:
+    uid, _ = version
+    if not uid:
         return replace(lws, phase=Phase.DONE)
+    old_uid, _ = lws.version_before or ("", 0)
     changed = lws.version_before != version
-    # A recreated LeaderWorkerSet may need others for its gang, so they must not wait for it.
-    recreated = lws.version_before is not None and lws.version_before[0] not in ("", version[0])
+    # The gang of a recreated LeaderWorkerSet may need others, so the others must not wait for it.
+    recreated = old_uid not in ("", uid)
     existed_before = lws.existed_before and not recreated
     lws = replace(lws, version=version, existed_before=existed_before, phase=Phase.DONE)
     is_awaited = lws.step.is_required and state.awaits_replicas
-    # An interrupted update may have changed it and made it unavailable. Then others wait for it.
+    # An interrupted update may have changed it and left it unavailable. Then others wait for it.
     resumed = lws.step.is_required and not lws.is_settled and not changed
     has_changes = any(other.revision != other.revision_before for other in state.lws.values())
     may_be_down = changed or (resumed and has_changes and not (state.has_list and lws.is_up))
@@ -453,9 +462,12 @@ def _apply_list(state: UpdateState, observation: ListReturned) -> _Result:
     failure = _fail_overdue(state, at)
     if failure:
         return state, failure
-    pending = {*awaited} - {*up} or state.unavailable
+    # If the update awaits nothing, unavailable replicas keep the waiting ones from changing.
+    pending = set(awaited).difference(up) or state.unavailable
     first = next((name for name in state.lws if name in pending), None)
-    return state, () if first is None else (ReportProgress(first),)
+    if first is None:
+        return state, ()
+    return state, (ReportProgress(first),)
 
 
 def _apply_snapshot(
@@ -517,7 +529,8 @@ def _fail_overdue(state: UpdateState, at: float) -> tuple[Fail, ...]:
 def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
     if state.blocked_since is None:
         return ()
-    first = state.lws[state.find_in_phases(Phase.WAITING)[0]].step
+    first_waiting, *_ = state.find_in_phases(Phase.WAITING)
+    first = state.lws[first_waiting].step
     if at - state.blocked_since <= _parse_seconds(first.timeout):
         return ()
     names = tuple(name for name in state.lws if name in state.unavailable)

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.state_machine import (
     Fail,
@@ -96,8 +95,6 @@ class Timeline:
     """The slowest successful update of a service.
 
     Attributes:
-        before: The service before the update.
-        batches: The service during each batch.
         after: The service after the update; its `seconds` are the duration of the update.
         not_awaited: LeaderWorkerSets with new or restarted replicas for which the update does not
             wait. These replicas do not count as serving.
@@ -153,37 +150,34 @@ class _SimulatedCluster:
     now: float = 0.0
 
     def __post_init__(self) -> None:
-        changes = self.changes.items()
-        pair_changes = {
-            name: change.changes_pair_revision for name, change in changes if change.before
-        }
+        existing = {name: c for name, c in self.changes.items() if c.before is not None}
+        pair_changes = {name: change.changes_pair_revision for name, change in existing.items()}
         self.steps = order_update(self.plan, pair_changes)
-        self.up = {name for name, change in self.changes.items() if change.before is not None}
+        self.up = set(existing)
 
     def run(self) -> Timeline:
         """Run the update to its end."""
         before, batches = self._build_row(), list[TimelineRow]()
         state = UpdateState(
-            {lws_step.name: self._build_lws_state(lws_step) for lws_step in self.steps},
-            self.plan.wait.timeout,
-            self.plan.wait.level.awaits_replicas,
-            Stage.RUNNING,
+            lws={lws_step.name: self._build_lws_state(lws_step) for lws_step in self.steps},
+            wait_timeout=self.plan.wait.timeout,
+            awaits_replicas=self.plan.wait.level.awaits_replicas,
+            stage=Stage.RUNNING,
         )
         observation: Observation = UpdateStarted(self.now)
         while True:
             state, actions = advance(state, observation)
-            names = [name for act in actions if isinstance(act, Register) for name in act.names]
             assert not any(isinstance(action, Fail) for action in actions), "nothing fails"
             if state.is_over:
                 break
+            names = [name for act in actions if isinstance(act, Register) for name in act.names]
             if names:
                 self.registered.update(names)
                 changed = {name for name in names if self.changes[name].starts_pods}
                 self.up -= changed
                 self.has_started_pods = self.has_started_pods or bool(changed)
-                observation = PulumiAnswered(
-                    self.now, {name: self._get_version(name) for name in names}
-                )
+                versions = {name: self._get_version(name) for name in names}
+                observation = PulumiAnswered(self.now, versions)
                 continue
             awaited = state.find_in_phases(Phase.CHANGING, Phase.STARTING)
             if not state.is_listing and not self.up.intersection(awaited):
@@ -196,10 +190,10 @@ class _SimulatedCluster:
         if self.has_started_pods:
             batches.append(self._build_row())
         not_awaited = tuple(
-            lws.name
-            for lws in self.steps
-            if self._is_under_way(lws.name)
-            or (lws.has_optional_replicas and self.changes[lws.name].starts_pods)
+            lws_step.name
+            for lws_step in self.steps
+            if self._is_under_way(lws_step.name)
+            or (lws_step.has_optional_replicas and self.changes[lws_step.name].starts_pods)
         )
         return Timeline(before, tuple(batches), self._build_row(is_over=True), not_awaited)
 
@@ -217,12 +211,14 @@ class _SimulatedCluster:
         )
 
     def _get_version(self, name: str) -> Version:
+        """Return a made-up uid and generation of a LeaderWorkerSet."""
         change = self.changes[name]
         if name not in self.registered:
             return "before", 1
         if change.before is None or change.is_recreated:
             return "after", 1
-        return "before", 2 if change.restarts or change.before != change.after else 1
+        is_updated = change.restarts or change.before != change.after
+        return "before", 2 if is_updated else 1
 
     def _list_snapshots(self) -> dict[str, Snapshot]:
         return {
@@ -242,11 +238,11 @@ class _SimulatedCluster:
             accelerators += size.total
         pending = [] if is_over else [s.name for s in self.steps if self._is_under_way(s.name)]
         return TimelineRow(
-            self.now,
-            tuple(name for name in pending if self.changes[name].restarts),
-            tuple(name for name in pending if not self.changes[name].restarts),
-            dict(serving),
-            accelerators,
+            seconds=self.now,
+            restarting=tuple(name for name in pending if self.changes[name].restarts),
+            starting=tuple(name for name in pending if not self.changes[name].restarts),
+            serving=dict(serving),
+            accelerators=accelerators,
         )
 
     def _is_under_way(self, name: str) -> bool:
@@ -280,11 +276,13 @@ class _SimulatedCluster:
 
 
 def _count_serving_during_restart(lws_step: LwsStep, change: LwsChange, replicas: int) -> int:
+    """Return how many of the replicas serve while the others restart."""
     if change.is_recreated or not lws_step.is_per_role:
         return 0
-    rolling = lws_step.rollout.strategy is RolloutStrategy.ROLLING
-    down = lws_step.rollout.max_unavailable if rolling else replicas
-    return max(min(lws_step.rollout.partition, replicas), replicas - down)
+    limit = lws_step.rollout.parallel_limit
+    restarting = replicas if limit is None else limit
+    kept_by_partition = min(lws_step.rollout.partition, replicas)
+    return max(kept_by_partition, replicas - restarting)
 
 
 def format_duration(seconds: float) -> str:

@@ -48,9 +48,10 @@ class LwsStep(NamedTuple):
         unit: What `limit` counts: the LeaderWorkerSet's name, or the index of its serving group.
         limit: How many units of `limited_role` may be unavailable at a time, None for all.
         limited_role: Its role; empty if the units of the whole service share one `limit`.
-        stage: It changes after all lower stages with the same `stage_scope`. 0 unless `roleOrder`
-            is `Sequential` or prefill and decode change to another pair revision.
-        is_required: Whether the service needs it; optional ones run if capacity is left.
+        stage: It changes after all steps of a lower stage with the same `stage_scope`. The stage is
+            0 unless `roleOrder` is `Sequential` or prefill and decode change to another pair
+            revision.
+        is_required: Whether the service needs it; an optional one runs if capacity is left.
         is_frozen: Whether `rollout.partition` keeps its pod template unchanged.
         timeout: `rollout.timeout`, multiplied by the replicas that restart one after the other.
         has_optional_replicas: Whether some of its replicas are optional and may stay pending.
@@ -95,11 +96,11 @@ def resolve_group_rollout(plan: ServicePlan) -> RoleRollout:
     rollout = plan.rollout
     limit = 1 if rollout.max_unavailable is None else rollout.max_unavailable
     return RoleRollout(
-        rollout.strategy or RolloutStrategy.ROLLING,
-        resolve_max_unavailable(limit, plan.shape.groups or 0),
-        0,
-        rollout.partition or 0,
-        rollout.timeout or DEFAULT_TIMEOUT,
+        strategy=rollout.strategy or RolloutStrategy.ROLLING,
+        max_unavailable=resolve_max_unavailable(limit, plan.shape.groups or 0),
+        max_surge=0,
+        partition=rollout.partition or 0,
+        timeout=rollout.timeout or DEFAULT_TIMEOUT,
     )
 
 
@@ -108,9 +109,8 @@ def count_required_replicas(plan: ServicePlan, role: RolePlan) -> int:
 
     The update treats the lowest ordinals as the required ones, also if the gang accepts any.
     """
-    return min(
-        get_required_replicas([role], get_gang_minima(plan.gang))[role.name], role.group_replicas
-    )
+    required = get_required_replicas([role], get_gang_minima(plan.gang))[role.name]
+    return min(required, role.group_replicas)
 
 
 def find_pair_changes(plan: ServicePlan, before: Mapping[str, tuple[str, str]]) -> dict[str, bool]:
@@ -142,17 +142,14 @@ def order_update(
     """
     steps = [_build_step(plan, role, lws) for role in plan.roles for lws in reversed(role.lws)]
     stages = _assign_pair_stages(plan, steps, pair_changes or {})
-    sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
     base_stage = min((step.stage for step in steps if step.name in stages), default=0)
-    steps = [
-        step._replace(
-            stage=base_stage + stages[step.name],
-            stage_scope=step.stage_scope if sequential else "prefill and decode",
-        )
-        if step.name in stages
-        else step
-        for step in steps
-    ]
+    for index, step in enumerate(steps):
+        if step.name in stages:
+            scope = "prefill and decode"
+            if plan.rollout.role_order is RoleOrder.SEQUENTIAL:
+                scope = step.stage_scope
+            stage = base_stage + stages[step.name]
+            steps[index] = step._replace(stage=stage, stage_scope=scope)
     positions = {role.name: position for position, role in enumerate(plan.roles)}
     groups = {lws.name: lws.group or 0 for role in plan.roles for lws in role.lws}
 
@@ -177,7 +174,7 @@ def _assign_pair_stages(
     Half of the prefill replicas change first, then decode, then the rest of prefill, so that each
     decode pod always has a prefill pod of its own revision. No order achieves this with one prefill
     replica, with several replicas in one LeaderWorkerSet, or if replicas do not wait for each
-    other. The result is then empty, as it is for serving groups, which are pairs already.
+    other. The result is then empty. It is also empty for serving groups, which are pairs already.
     """
     types = {role.name: role.component_type for role in plan.roles}
     prefill = [step for step in steps if types[step.role] is ComponentType.PREFILLER]
@@ -194,8 +191,9 @@ def _assign_pair_stages(
         for step in prefill
         if pair_changes.get(step.name) and step.is_required and not step.is_frozen
     ]
-    updated = {step.name for step in prefill if pair_changes.get(step.name) is False}
-    already_updated = updated.difference(frozen_prefill)
+    already_updated = [
+        step.name for step in prefill if pair_changes.get(step.name) is False and not step.is_frozen
+    ]
     early = outdated[: len(outdated) // 2]
     if not early and frozen_prefill and not already_updated:
         # A frozen replica serves the old revision, so a single outdated one may change first.
@@ -256,9 +254,10 @@ def choose_next_lws(
 
     Required LeaderWorkerSets that are unavailable may always change, because that makes no other
     replica unavailable, and may repair a gang. Recently unavailable ones are an exception, because
-    they may have missed a few readiness probes and still serve. They and available ones may change
-    once all lower stages are done, as long as at most `limit` units are unavailable. Optional ones
-    may change once all required ones of their role, or of their serving group, are available again.
+    they may have missed a few readiness probes and still serve. Available and recently unavailable
+    ones may change once all lower stages are done, as long as at most `limit` units are
+    unavailable. Optional ones may change once all required ones of their role, or of their serving
+    group, have changed and are available again.
 
     Args:
         steps: The LeaderWorkerSets in the order of the update.
@@ -268,7 +267,7 @@ def choose_next_lws(
         recently_unavailable: Members of `unavailable` that may recover by themselves.
     """
     down = {*unavailable, *changing}
-    broken = {*unavailable}.difference(recently_unavailable)
+    broken = set(unavailable).difference(recently_unavailable)
     # Optional replicas may stay pending, so nothing waits for them.
     unfinished = [s for s in steps if s.is_required and (s.name in waiting or s.name in changing)]
     first_stage: dict[str, int] = {}
@@ -280,14 +279,14 @@ def choose_next_lws(
     for step in steps:
         if step.is_required and step.name in down:
             down_units.setdefault(step.limited_role, set()).add(step.unit)
-    # Changing more of these units makes no other unit unavailable.
+    # These units are unavailable already, so changing more of their LeaderWorkerSets is no loss.
     unlimited_units = {
         (s.limited_role, s.unit) for s in steps if s.is_required and s.name in {*broken, *changing}
     }
     names = []
     for step in steps:
-        is_later = step.stage > first_stage.get(step.stage_scope, step.stage)
-        if step.name not in waiting or (is_later and step.name not in broken):
+        must_wait_for_stage = step.stage > first_stage.get(step.stage_scope, step.stage)
+        if step.name not in waiting or (must_wait_for_stage and step.name not in broken):
             continue
         if not step.is_required:
             if _find_group_or_role(step) not in blocking:

@@ -27,12 +27,11 @@ def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
             continue
         oldest = load_argument_table(engine.name).releases[0]
         if image.version is not None and image.version < parse_release(oldest):
-            yield error(
-                ENGINE_RELEASE_UNSUPPORTED,
-                (*pod.container_path, "image"),
+            message = (
                 f"{engine.title} {image.tag} is older than v{oldest}, the oldest supported "
-                "release; use a newer image",
+                "release; use a newer image"
             )
+            yield error(ENGINE_RELEASE_UNSUPPORTED, (*pod.container_path, "image"), message)
 
 
 def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -40,8 +39,8 @@ def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     pod_counts = {accelerators(pod.template) for pod in pods.all}
     per_pod = pod_counts.pop() if len(pod_counts) == 1 else 0
-    # Sizes are not compared for pods that claim devices (DRA), request none or request different
-    # numbers, nor for devices that run several ranks, such as Neuron devices.
+    # Parallel sizes are compared only if all pods request the same number of accelerators (a device
+    # claim requests none), and one accelerator runs one rank, which Neuron devices do not.
     if per_pod and has_one_rank_per_accelerator(pods.leader.template):
         field = at if ctx.role.parallelism is None else ctx.at("parallelism")
         for finding in check_accelerators(command, per_pod, ctx.nodes):
@@ -71,7 +70,8 @@ def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.expanded_command, read_plain_variables(pod.expanded_container)
-        # `pods/kv_cache.py` reports unreadable transfer arguments of prefillers and decoders.
+        # A connector of type str is the reason why the transfer argument cannot be read, which
+        # `pods/kv_cache.py` reports for prefillers and decoders.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         flag = command.engine.kv_cache.transfer_flag if is_reported and command.engine else None
         for finding in check_arguments(command, variables, ignored=flag):
@@ -87,9 +87,10 @@ def check_parallelism(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         "dataRPCPort": args.data_rpc_port is not None and not engine.sizes.rpc_flags,
         "portPerRank": bool(args.port_per_rank) and not engine.sizes.rank_port_flags,
     }
-    for field in filter(unsupported.get, unsupported):
-        message = f"is not supported by {engine.title}; remove it"
-        yield error(UNSUPPORTED_BY_ENGINE, (*at, field), message)
+    for field, is_unsupported in unsupported.items():
+        if is_unsupported:
+            message = f"is not supported by {engine.title}; remove it"
+            yield error(UNSUPPORTED_BY_ENGINE, (*at, field), message)
     if args.expert and engine.sizes.needs_expert_ranks and args.tensor is None:
         message = f"requires tensor: {engine.title} spreads experts over that many ranks"
         yield error(UNSUPPORTED_BY_ENGINE, (*at, "expert"), message)

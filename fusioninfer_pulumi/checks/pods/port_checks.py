@@ -55,20 +55,20 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     user_sidecar = find_user_sidecar(leader.expanded_template, leader.name, pods.port)
     if engine is None or not command.is_readable or has_sidecar or user_sidecar is not None:
         return
-    explicit = command.value(HOST_FLAG)
-    default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.http.default_host
-    host = (default if explicit is None else explicit) or ""
-    if not (host in ("localhost", "::1", "[::1]") or host.startswith("127.")):
-        return
+    host = command.value(HOST_FLAG)
     # A custom image may have another default.
-    make_finding = error if explicit is not None else warning
-    source = f"{HOST_FLAG} {host}" if explicit is not None else f"{engine.title}'s default {host}"
-    yield make_finding(
-        ENGINE_ON_LOOPBACK,
-        pods.leader.command_path,
+    make_finding, source = error, f"{HOST_FLAG} {host}"
+    if host is None and not command.has(HOST_FLAG, CONFIG_FLAG):
+        host = engine.http.default_host
+        make_finding, source = warning, f"{engine.title}'s default {host}"
+    is_loopback = host in ("localhost", "::1", "[::1]") or (host or "").startswith("127.")
+    if not is_loopback:
+        return
+    message = (
         f"with {source} the engine listens only inside its pod, where neither gateway nor probes "
-        f"reach it; set {HOST_FLAG} 0.0.0.0",
+        f"reach it; set {HOST_FLAG} 0.0.0.0"
     )
+    yield make_finding(ENGINE_ON_LOOPBACK, pods.leader.command_path, message)
 
 
 def _check_probes(pods: RolePods) -> Iterator[Finding]:
@@ -78,7 +78,7 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     if engine is None or engine_port is None or not command.is_readable:
         return
     ports = pod.container.get("ports") or ()
-    named = {entry["name"]: entry.get("containerPort") for entry in ports if entry.get("name")}
+    port_numbers = {p["name"]: p.get("containerPort") for p in ports if p.get("name")}
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
     other_containers = [container for container in containers if container["name"] != pod.name]
     other_ports = [entry for c in other_containers for entry in c.get("ports") or ()]
@@ -95,23 +95,27 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
             if not isinstance(action, Mapping) or action.get("host"):
                 continue
             port, at = action.get("port"), (*pod.container_path, *path, kind)
-            number = named.get(port) if isinstance(port, str) else port
+            number = port_numbers.get(port) if isinstance(port, str) else port
             if number is None and isinstance(port, str):
                 message = f'the container has no port named "{port}"; use one of its ports'
                 yield error(PROBE_NOT_ANSWERED, (*at, "port"), message)
             elif isinstance(number, int) and number not in answered:
                 make_finding = error if is_only_listener and number not in declared else warning
-                message = f"{engine.title} serves on port {engine_port}, and nothing listens on "
-                message += f"port {number}; probe {engine_port}"
+                message = (
+                    f"{engine.title} serves on port {engine_port}, and nothing listens on port "
+                    f"{number}; probe {engine_port}"
+                )
                 yield make_finding(PROBE_NOT_ANSWERED, (*at, "port"), message)
             elif kind == "httpGet" and _lacks_api_key(action, pods):
-                message = f"{engine.title} answers {show(action['path'])} with 401, because the "
-                message += f"probe has no API key; use {engine.http.health_path}"
+                message = (
+                    f"{engine.title} answers {show(action['path'])} with 401, because the probe "
+                    f"has no API key; use {engine.http.health_path}"
+                )
                 yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
 
 
 def _lacks_api_key(action: Mapping[str, Any], pods: RolePods) -> bool:
-    """Return whether the engine requires an API key that a probe does not send."""
+    """Return whether the engine requires an API key, and a probe does not send one."""
     engine, path = pods.command.engine, action.get("path")
     if engine is None or not isinstance(path, str):
         return False
@@ -125,7 +129,8 @@ def _lacks_api_key(action: Mapping[str, Any], pods: RolePods) -> bool:
 def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine, or the user's sidecar, listens on the role's port."""
     leader, port, role_port = pods.leader, pods.port, ctx.role.port
-    command, at = leader.expanded_command, leader.command_path
+    command = leader.expanded_command
+    at = leader.command_path if role_port is None else ctx.at("port")
     engine, port_argument = command.engine, command.port
     engine_port = find_served_port(command)
     if engine is None or engine_port is None or engine_port == port:
@@ -141,12 +146,11 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     is_certain = command.is_readable if port_argument else command.program or command.image.is_stock
     make_finding = error if is_certain and (port_argument or role_port) else warning
     default = ", its default" if port_argument is None else ""
-    yield make_finding(
-        PORT_NOT_SERVED,
-        at if role_port is None else ctx.at("port"),
+    message = (
         f"the role is reached on port {port}, but {engine.title} listens on {engine_port}{default}"
-        f": probes, Service and pool would reach nothing; add {PORT_FLAG}={port} to its arguments",
+        f": probes, Service and pool would reach nothing; add {PORT_FLAG}={port} to its arguments"
     )
+    yield make_finding(PORT_NOT_SERVED, at, message)
 
 
 LIVENESS_PROBE_TOO_EARLY = Rule("liveness-probe-too-early")
@@ -157,7 +161,7 @@ _EARLY_SECONDS = 600
 
 
 def check_startup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check `startup`, and liveness probes that would restart an engine that is still loading."""
+    """Check `startup`, and probes that would restart an engine that is still loading."""
     at, startup = ctx.at("startup"), ctx.role.startup
     leader, command = pods.leader, pods.command
     yield from _check_startup_probe(pods, ctx)
@@ -185,18 +189,18 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
     delay, period, failures = numbers
     seconds = delay + period * failures
     if seconds < _EARLY_SECONDS:
-        yield warning(
-            LIVENESS_PROBE_TOO_EARLY,
-            at,
+        message = (
             f"is not set, and the livenessProbe restarts the container after {seconds} s: a model "
-            "that takes longer never loads; set startup.timeout",
+            "that takes longer never loads; set startup.timeout"
         )
+        yield warning(LIVENESS_PROBE_TOO_EARLY, at, message)
 
 
 def _read_probe_numbers(probe: Mapping[str, Any]) -> tuple[int, int, int] | None:
     """Return a probe's initial delay, period and failure threshold, None if one is unknown."""
     delay = probe.get("initialDelaySeconds") or 0
-    period, failures = probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3
+    period = probe.get("periodSeconds") or 10
+    failures = probe.get("failureThreshold") or 3
     # Other values are Outputs, or rejected by the API server.
     is_known = all(isinstance(number, int) for number in (delay, period, failures))
     return (delay, period, failures) if is_known else None

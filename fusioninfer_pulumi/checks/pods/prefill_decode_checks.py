@@ -44,12 +44,11 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         message = f"cannot tell whether the engine transfers its KV cache; it requires {flags}"
         yield warning(ARGUMENTS_UNREADABLE, at, message)
     else:
-        yield error(
-            KV_TRANSFER_MISSING,
-            at,
+        message = (
             f"{command.engine.kv_cache.transfer_flag} is missing, so no KV cache is transferred "
-            f"from prefill to decode; add it, or let kvTransfer: {{}} generate it for {NIXL}",
+            f"from prefill to decode; add it, or let kvTransfer: {{}} generate it for {NIXL}"
         )
+        yield error(KV_TRANSFER_MISSING, at, message)
 
 
 def check_sidecar(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -59,18 +58,19 @@ def check_sidecar(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     args = ctx.role.kv_transfer or KvTransferArgs()
     if plan.user_sidecar is not None and plan.engine_port == plan.pool_port:
-        yield warning(
-            TAKEN_BY_TEMPLATE,
-            ctx.at(),
+        message = (
             f"container {plan.user_sidecar} listens on port {plan.pool_port}, which is also the "
-            "port of the engine; give the engine another --port",
+            "port of the engine; give the engine another --port"
         )
+        yield warning(TAKEN_BY_TEMPLATE, ctx.at(), message)
     if plan.sidecar is None:
         return
     at, family = ctx.at("kvTransfer", "sidecar"), plan.sidecar.family
     if args.sidecar.ssrf_protection and not family.sidecar_reads_pool:
-        message = f"the sidecar of {family.name} does not read v1 InferencePools and would reject "
-        message += "every prefill pod; use llm-d v0.10.0 or later"
+        message = (
+            f"the sidecar of {family.name} does not read v1 InferencePools and would reject every "
+            "prefill pod; use llm-d v0.10.0 or later"
+        )
         yield error(RELEASE_WITHOUT_FEATURE, (*at, "ssrfProtection"), message)
     for index, argument in enumerate(args.sidecar.args or ()):
         name = argument.partition("=")[0].lstrip("-")
@@ -94,8 +94,8 @@ _SETTINGS = (
 def check_pair_settings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Report settings in which prefill and decode roles differ.
 
-    It is an error only if an endpoint picker pairs the roles, and their engines are known to fail
-    with the difference.
+    A difference is an error only if an endpoint picker pairs the roles, and their engines are known
+    to fail with it.
     """
     prefillers, decoders = (
         [(ctx, pods) for ctx, pods in roles if ctx.role.component_type is kind]
@@ -126,22 +126,24 @@ def _check_pair(
         if prefill_value is None or decode_value is None or prefill_value == decode_value:
             continue
         # The model's configuration decides what `auto` means, so the values may be equal.
-        make_finding: _MakeFinding = (
-            error if key in needed and AUTO not in (prefill_value, decode_value) else warning
-        )
+        is_certain = AUTO not in (prefill_value, decode_value)
+        make_finding: _MakeFinding = error if key in needed and is_certain else warning
         message = (
             f"{setting_names[key]} is {decode_value}, but {prefill_value} in role "
             f"{prefill_ctx.role.name}, which fills its KV cache; use the same value in both"
         )
         yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.at(), message)
     if engine.http.rejects_unknown_models:
-        names, known = decode.served_names or (), prefill.served_names
-        missing = [name for name in names if known is not None and name not in known]
-        # The prefiller gets requests with the same model name.
-        make_finding = error if "served name" in needed and len(missing) == len(names) else warning
+        names, prefill_names = decode.served_names or (), prefill.served_names
+        missing = [n for n in names if prefill_names is not None and n not in prefill_names]
+        # The prefiller gets each request with the model name that the decoder gets.
+        fails_always = "served name" in needed and len(missing) == len(names)
+        make_finding = error if fails_always else warning
         if missing:
-            message = f"serves {', '.join(missing)}, which role {prefill_ctx.role.name} does not; "
-            message += "give both the same --served-model-name"
+            message = (
+                f"serves {', '.join(missing)}, which role {prefill_ctx.role.name} does not; give "
+                "both the same --served-model-name"
+            )
             yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.at(), message)
     reason = engine.kv_cache.explain_size_mismatch(prefill, decode)
     if reason is not None:
@@ -161,16 +163,13 @@ _WRONG_WAY = {
 def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
     """Report a transfer direction that conflicts with the component type, and differing connectors.
 
-    Each is an error if a router pairs prefill with decode, otherwise a warning.
+    Both are errors if an endpoint picker pairs prefill with decode, otherwise warnings.
     """
-    known = [
-        (ctx, pods, connector)
-        for ctx, pods in roles
-        if ctx.role.component_type in PD_ROLES
-        and isinstance(
-            connector := (pods.kv and pods.kv.connector) or pods.command.connector, KvConnector
-        )
-    ]
+    known = []
+    for ctx, pods in roles:
+        connector = (pods.kv and pods.kv.connector) or pods.command.connector
+        if ctx.role.component_type in PD_ROLES and isinstance(connector, KvConnector):
+            known.append((ctx, pods, connector))
     if not known:
         return
     first, first_pods, first_connector = known[0]
@@ -178,26 +177,24 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
     for ctx, _, connector in known:
         wrong_values = _WRONG_WAY[ctx.role.component_type]
         if connector.role in wrong_values and connector.side_channel is None:
-            yield make_finding(
-                KV_TRANSFER_WRONG_WAY,
-                ctx.at(),
+            message = (
                 f"its KV transfer is set to {connector.role}, which conflicts with componentType "
                 f"{ctx.role.component_type.value}: the KV cache is transferred from prefillers to "
-                "decoders",
+                "decoders"
             )
+            yield make_finding(KV_TRANSFER_WRONG_WAY, ctx.at(), message)
     if not {ctx.role.component_type for ctx, _, _ in known} >= set(PD_ROLES):
         return
     for ctx, pods, connector in known[1:]:
         engine, first_engine = _get_engine_name(pods), _get_engine_name(first_pods)
         is_same = connector.transfer_connectors == first_connector.transfer_connectors
         if engine != first_engine or not is_same:
-            yield make_finding(
-                PAIRED_SETTINGS_DIFFER,
-                ctx.at(),
+            message = (
                 f"transfers its KV cache with {connector.name} ({engine}), role {first.role.name} "
                 f"with {first_connector.name} ({first_engine}); use the same in all prefillers and "
-                "decoders",
+                "decoders"
             )
+            yield make_finding(PAIRED_SETTINGS_DIFFER, ctx.at(), message)
 
 
 def _get_engine_name(pods: RolePods) -> str | None:
@@ -206,23 +203,19 @@ def _get_engine_name(pods: RolePods) -> str | None:
 
 def check_served_names(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
     """Warn about worker roles of one service that serve different names."""
-    known = [
-        (ctx, names)
-        for ctx, pods in roles
-        if ctx.role.component_type is ComponentType.WORKER
-        and ctx.role.replicas
-        and (engine := pods.command.engine) is not None
-        and engine.http.rejects_unknown_models
-        and (names := pods.command.served_names) is not None
-    ]
+    known = []
+    for ctx, pods in roles:
+        is_worker = ctx.role.component_type is ComponentType.WORKER and ctx.role.replicas
+        engine, names = pods.command.engine, pods.command.served_names
+        if is_worker and engine and engine.http.rejects_unknown_models and names is not None:
+            known.append((ctx, names))
     for ctx, names in known[1:]:
         first, first_names = known[0]
         if set(names) == set(first_names):
             continue
-        yield warning(
-            SERVED_MODELS_DIFFER,
-            ctx.at(),
+        message = (
             f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(first_names)}: "
             "pods of both receive requests, so some get 404; give both the same "
-            "--served-model-name",
+            "--served-model-name"
         )
+        yield warning(SERVED_MODELS_DIFFER, ctx.at(), message)

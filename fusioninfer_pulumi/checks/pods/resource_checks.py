@@ -52,12 +52,11 @@ def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding
             f"{name}: {amount}" for name, amount in _list_amounts(pod) if is_accelerator(name)
         ]
         request = f"requests {requested[0]}" if requested else "requests none"
-        yield warning(
-            ACCELERATORS_NOT_REQUESTED,
-            (*pod.container_path, "resources"),
+        message = (
             f"{engine.title} needs accelerators, but the container {request}; add limits such as "
-            "nvidia.com/gpu: 1, or --device cpu if the image is built for CPUs",
+            "nvidia.com/gpu: 1, or --device cpu if the image is built for CPUs"
         )
+        yield warning(ACCELERATORS_NOT_REQUESTED, (*pod.container_path, "resources"), message)
 
 
 def _list_amounts(pod: Pod) -> Iterator[tuple[str, Any]]:
@@ -99,21 +98,20 @@ def check_volcano_claims(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[
     for ctx, pods in roles:
         if ctx.shape.scheduler != VOLCANO:
             return
-        user_claims = (
+        locations = [ctx.at("resourceClaims")] if ctx.role.resource_claims else []
+        locations += [
             (*pod.path, "spec", "resourceClaims")
             for pod in pods.user_pods
             if pod.expanded_template["spec"].get("resourceClaims")
-        )
-        at = ctx.at("resourceClaims") if ctx.role.resource_claims else next(user_claims, None)
-        if at is not None:
-            yield warning(
-                VOLCANO_IGNORES_CLAIMS,
-                at,
+        ]
+        if locations:
+            message = (
                 "Volcano binds these pods without the devices that they claim, so they never "
                 "start, unless its predicates plugin has "
                 "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); set "
-                "it, turn gangs off (gangPolicy.mode), or choose another schedulerName",
+                "it, turn gangs off (gangPolicy.mode), or choose another schedulerName"
             )
+            yield warning(VOLCANO_IGNORES_CLAIMS, locations[0], message)
             return
 
 
@@ -129,12 +127,11 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     for pod in pods.user_pods:
         limit = parse_amount(read_limit(pod.container, "memory"))
         if shared is not None and limit is not None and shared > limit:
-            yield warning(
-                MEMORY_LIMIT_TOO_SMALL,
-                ctx.at("kvTransfer", "sharedMemory"),
+            message = (
                 f"must be at most the container's memory limit ({quantity.write(limit)}), got "
-                f"{quantity.write(shared)}: files in shared memory count against the limit",
+                f"{quantity.write(shared)}: files in shared memory count against the limit"
             )
+            yield warning(MEMORY_LIMIT_TOO_SMALL, ctx.at("kvTransfer", "sharedMemory"), message)
         has_engine = (
             pod.is_leader or ctx.launcher in EDITING_LAUNCHERS or bool(pod.expanded_command.engine)
         )
@@ -142,19 +139,18 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_amounts(pod))
         is_missing = not pod.spec.get("hostIPC") and not find_mount(pod.container, SHARED_MEMORY)
         if has_ranks and has_engine and not is_exempt and is_missing:
-            yield warning(
-                SHARED_MEMORY_MISSING,
-                (*pod.container_path, "volumeMounts"),
+            message = (
                 "ranks of one pod need more shared memory than the default of 64Mi; mount an "
-                f"emptyDir of medium Memory at {SHARED_MEMORY}",
+                f"emptyDir of medium Memory at {SHARED_MEMORY}"
             )
+            yield warning(SHARED_MEMORY_MISSING, (*pod.container_path, "volumeMounts"), message)
 
 
 _EXEMPT_DEVICES = ("google.com/tpu", "aws.amazon.com/neuron")
 
 
 def _count_communicating_ranks(pods: RolePods, ctx: Context) -> int:
-    """Return the ranks of one copy of the model in a pod."""
+    """Return how many ranks of one copy of the model run in a pod."""
     sizes = pods.command.parallelism
     if sizes is None:
         return 1
@@ -165,8 +161,8 @@ def _count_communicating_ranks(pods: RolePods, ctx: Context) -> int:
 def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Report limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
 
-    For files in an emptyDir the sum of all containers' limits counts, for other files the limit of
-    the container that writes them (`pkg/kubelet/eviction`).
+    The kubelet compares files in an emptyDir with the sum of all containers' limits, and other
+    files with the limit of the container that writes them (`pkg/kubelet/eviction`).
     """
     model, files = ctx.model, ctx.files
     if model is None or files is None or model.cache is not None:
@@ -177,12 +173,12 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         elif not files.model.startswith("/") and pod.is_leader:
             # The engine downloads to the node's disk, unless it mounts a volume of another kind.
             disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
-            mounts = [
-                mount
+            mounted = {
+                mount.get("name")
                 for mount in pod.container.get("volumeMounts") or ()
                 if str(mount.get("mountPath")).rstrip("/") != SHARED_MEMORY
-            ]
-            containers = [pod.container] if disk.issuperset(m.get("name") for m in mounts) else []
+            }
+            containers = [pod.container] if mounted <= disk else []
         else:
             continue
         amounts = (parse_amount(read_limit(container, DISK)) for container in containers)
@@ -227,9 +223,8 @@ def _check_host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Findin
     limit = read_limit(pod.container, "memory")
     amount, container = quantity.write(need), format_path(pod.container_path)
     if limit is not None and need >= quantity.parse(limit):
-        yield error(
-            MEMORY_LIMIT_TOO_SMALL,
-            at,
+        message = (
             f"uses {amount} of host memory in each pod, but {container} is limited to {limit}; "
-            "raise its memory limit, or offload less",
+            "raise its memory limit, or offload less"
         )
+        yield error(MEMORY_LIMIT_TOO_SMALL, at, message)

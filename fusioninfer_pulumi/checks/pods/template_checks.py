@@ -1,8 +1,8 @@
 """Checks of finished pod templates: credentials, and mistakes that the API server rejects.
 
-JSON Schema (`schemas/pod_template.json`) has the constraints of single fields that a schema can
-express. This module has those between fields, and of quantities and resource names. A server-side
-dry run (`checks/server_dry_run.py`) finds violations of other constraints.
+JSON Schema (`schemas/pod_template.json`) has constraints of single fields. This module has
+constraints between fields, and constraints of quantities and resource names. A server-side dry run
+(`checks/server_dry_run.py`) finds violations of other constraints.
 """
 
 from __future__ import annotations
@@ -149,11 +149,12 @@ def parse_amount(amount: Any) -> Decimal | None:
 
 
 def _check_requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
-    parts = {key: known_mapping(resources.get(key)) for key in ("limits", "requests")}
-    for key, section in parts.items():
+    sections = {key: known_mapping(resources.get(key)) for key in ("limits", "requests")}
+    for key, section in sections.items():
         for name, amount in section.items():
             here = (*at, key, str(name))
-            if key == "limits" or name not in parts["limits"]:
+            # A name in both sections is reported once.
+            if key == "limits" or name not in sections["limits"]:
                 yield from _check_resource_name(here, str(name))
             yield from _check_amount(here, str(name), amount)
     limits = parse_amounts(resources.get("limits"))
@@ -162,20 +163,18 @@ def _check_requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[
         must_be_equal = is_extended(name) or name.startswith(_HUGE_PAGES)
         if name in limits:
             if must_be_equal and amount != limits[name]:
-                yield error(
-                    REQUESTS_AND_LIMITS,
-                    here,
-                    f"must equal limits[{name}] ({parts['limits'][name]}), got "
-                    f"{show(parts['requests'][name])}",
+                message = (
+                    f"must equal limits[{name}] ({sections['limits'][name]}), got "
+                    f"{show(sections['requests'][name])}"
                 )
+                yield error(REQUESTS_AND_LIMITS, here, message)
             elif amount > limits[name]:
-                yield error(
-                    REQUESTS_AND_LIMITS,
-                    here,
-                    f"must be at most limits[{name}] ({parts['limits'][name]}), got "
-                    f"{show(parts['requests'][name])}",
+                message = (
+                    f"must be at most limits[{name}] ({sections['limits'][name]}), got "
+                    f"{show(sections['requests'][name])}"
                 )
-        elif must_be_equal and name not in parts["limits"]:
+                yield error(REQUESTS_AND_LIMITS, here, message)
+        elif must_be_equal and name not in sections["limits"]:
             yield error(REQUESTS_AND_LIMITS, here, "requires the same amount in limits")
 
 
@@ -183,7 +182,8 @@ def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
     suggestion = suggest_accelerator(name)
     if not _is_valid_resource(name):
         hint = "devices have a domain, such as nvidia.com/gpu"
-        hint = f"did you mean {suggestion}?" if suggestion else hint
+        if suggestion is not None:
+            hint = f"did you mean {suggestion}?"
         noun = "resource name" if "/" in name else "container resource"
         message = f"{show(name)} is not a valid {noun}; {hint}"
         yield error(UNKNOWN_RESOURCE, at, message)
@@ -191,13 +191,14 @@ def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
         # A name that differs only in case or by a plural `s` is certainly a mistake.
         is_certain = name.lower().removesuffix("s") == suggestion.lower().removesuffix("s")
         message = f"unknown device, so no node has it; did you mean {suggestion}?"
-        yield (error if is_certain else warning)(UNKNOWN_RESOURCE, at, message)
+        make_finding = error if is_certain else warning
+        yield make_finding(UNKNOWN_RESOURCE, at, message)
 
 
 def _is_valid_resource(name: str) -> bool:
     if "/" not in name:
         return name in _STANDARD or name.startswith(_HUGE_PAGES)
-    # The API server also validates the name that a quota would have.
+    # The API server also validates the resource's name in a ResourceQuota.
     quota = f"requests.{name}" if is_extended(name) else name
     is_qualified = _QUALIFIED_NAME.fullmatch(name) and _QUALIFIED_NAME.fullmatch(quota)
     return bool(is_qualified) and not name.startswith("requests.")
@@ -231,9 +232,7 @@ def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Fin
             here = (*at, "spec", key, index)
             yield from check_variables(here, container.get("env") or ())
             for field in ("command", "args"):
-                words = container.get(field)
-                words = words if isinstance(words, (list, tuple)) else ()
-                for position, name in find_credential_arguments(words):
+                for position, name in find_credential_arguments(known_list(container.get(field))):
                     yield _report_credential(
                         (*here, field, position), name, ", and pass the variable as $(NAME)"
                     )
@@ -263,8 +262,9 @@ def check_pods(pods: RolePods, _: Context) -> Iterator[Finding]:
         for finding in check_template(pod.template):
             # Generated labels are derived from names, which are checked elsewhere.
             metadata = known_mapping(pod.expanded_template.get("metadata"))
+            user_labels = known_mapping(metadata.get("labels"))
             is_label = finding.location[:2] == ("metadata", "labels")
-            if not is_label or finding.location[-1] in known_mapping(metadata.get("labels")):
+            if not is_label or finding.location[-1] in user_labels:
                 yield finding.under(*pod.path)
 
 
