@@ -153,16 +153,19 @@ class AutoscalingArgs(SpecModel):
     def latency_goals(self) -> dict[str, Fraction]:
         """Latency goals in seconds, by the name of the KEDA trigger."""
         goals = {"first-token": self.time_to_first_token, "per-token": self.time_per_token}
-        return {name: limit for name, goal in goals.items() if goal and (limit := seconds(goal))}
+        limits = {name: seconds(goal) for name, goal in goals.items() if goal is not None}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check that there is a metric, and that the bounds are in order."""
-        triggers = self.keda is not None and self.keda.triggers
-        if self.target is None and not self.metrics and not triggers:
+        has_triggers = self.keda is not None and bool(self.keda.triggers)
+        if self.target is None and not self.metrics and not has_triggers:
             yield error(FIELD_REQUIRED, at, "needs target, metrics or keda.triggers")
         if self.min_replicas > self.max_replicas:
-            message = f"minReplicas ({self.min_replicas}) is above maxReplicas"
-            yield error(OUT_OF_RANGE, at, f"{message} ({self.max_replicas})")
+            message = (
+                f"minReplicas ({self.min_replicas}) is above maxReplicas ({self.max_replicas})"
+            )
+            yield error(OUT_OF_RANGE, at, message)
 
 
 def scales_to_zero(args: AutoscalingArgs) -> bool:

@@ -1,4 +1,4 @@
-"""The engine of a role and its parallelism. Parallelism fields have the names of KServe's."""
+"""The engine of a role and its parallelism. The fields for parallelism have KServe's names."""
 
 import enum
 from collections.abc import Iterator
@@ -118,13 +118,16 @@ def parallelism_findings(
     at: Location, sizes: ParallelismArgs, node_count: int | None
 ) -> Iterator[Finding]:
     """Check the sizes against each other and against `multinode.nodeCount` (`node_count`)."""
-    data, local, nodes = sizes.data or 1, sizes.data_local, node_count or sizes.pods or 1
+    data, local = sizes.data or 1, sizes.data_local
+    nodes = node_count or sizes.pods or 1
     if sizes.data is not None and local is not None and data % local:
         message = f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}"
         yield error(PARALLELISM_NOT_DIVISIBLE, (*at, "dataLocal"), message)
     elif (sizes.pipeline or 1) > 1 and data > 1 and node_count is None:
-        problem = f"together with data ({data}) does not determine the pods per replica"
-        message = f"{problem}; set multinode.nodeCount"
+        message = (
+            f"together with data ({data}) does not determine the pods per replica; "
+            "set multinode.nodeCount"
+        )
         yield error(PODS_PER_REPLICA_UNKNOWN, (*at, "pipeline"), message)
     elif sizes.data is not None and local is not None and sizes.pods != nodes:
         yield error(

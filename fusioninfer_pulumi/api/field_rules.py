@@ -20,7 +20,8 @@ from fusioninfer_pulumi.rules.common import (
     FIELDS_EXCLUDE_EACH_OTHER,
 )
 
-#: `set`: by the user, not null; `changed`: differs from the default; `default`: equals it, or null.
+#: `set`: the user set the field, and not to null. `default`: the field is null or has its default.
+#: `changed`: the opposite of `default`.
 _State = Literal["set", "changed", "default"]
 
 
@@ -59,23 +60,28 @@ def has_no_effect(
 ) -> FieldRule:
     """Return a row that reports fields that differ from their defaults, but have no effect."""
     message = f"has no effect: {reason}"
-    return FieldRule(fields, message, when, FIELD_WITHOUT_EFFECT, "changed", severity)
+    return FieldRule(
+        fields, message, when=when, rule=FIELD_WITHOUT_EFFECT, state="changed", severity=severity
+    )
 
 
 def conflict(fields: str | Sequence[str], other: str, *, when: bool = True) -> FieldRule:
     """Return a row that rejects fields that are set, because the field `other` is set, too."""
     message = f"conflicts with {other}; remove one of them"
-    return FieldRule(fields, message, when, FIELDS_EXCLUDE_EACH_OTHER)
+    return FieldRule(fields, message, when=when, rule=FIELDS_EXCLUDE_EACH_OTHER)
 
 
 def check_fields(at: Location, model: BaseModel | None, *rows: FieldRule) -> Iterator[Finding]:
     """Yield a finding at each field that a row reports, in the order of the rows.
 
-    `at` is the location of the model, which is None if it is not set.
+    `at` is the location of `model`. If no model is set there, `model` is None.
     """
     for row in rows:
-        for path in [row.fields] if isinstance(row.fields, str) else row.fields:
-            location = _locate(model, path, row.state) if row.when else None
+        if not row.when:
+            continue
+        paths = [row.fields] if isinstance(row.fields, str) else row.fields
+        for path in paths:
+            location = _locate(model, path, row.state)
             if location is not None:
                 yield Finding(row.rule.id, row.severity, (*at, *location), row.message)
 
@@ -86,17 +92,24 @@ def find_set_fields(model: BaseModel, paths: Sequence[str]) -> list[str]:
     return [format_path(location) for location in locations if location is not None]
 
 
-def _locate(value: Any, path: str, state: _State) -> Location | None:
-    """Return the location of a field in YAML, None if it is not in this state."""
-    location, field, is_set = [], None, True
+def _locate(model: BaseModel | None, path: str, state: _State) -> Location | None:
+    """Return the location of a field in YAML, None if the field is not in `state`."""
+    location = []
+    value: Any = model
+    is_set, default = True, None
     for name in path.split(".") if path else ():
-        field = None if value is None else type(value).model_fields[name]
-        is_set = field is not None and name in value.model_fields_set
-        location.append((field and field.alias) or to_camel(name))
-        value = getattr(value, name, None)
-    has_state = is_set and value is not None
-    if state != "set":
-        default = None if field is None else field.get_default(call_default_factory=True)
-        is_default = value in (None, default)
+        if value is None:
+            location.append(to_camel(name))
+            is_set, default = False, None
+        else:
+            field = type(value).model_fields[name]
+            location.append(field.alias or to_camel(name))
+            is_set = name in value.model_fields_set
+            default = field.get_default(call_default_factory=True)
+            value = getattr(value, name)
+    if state == "set":
+        has_state = is_set and value is not None
+    else:
+        is_default = value is None or value == default
         has_state = is_default if state == "default" else not is_default
     return tuple(location) if has_state else None

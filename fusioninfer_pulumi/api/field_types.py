@@ -6,7 +6,6 @@ import enum
 import math
 import re
 from collections.abc import Iterator
-from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -38,7 +37,7 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.schemas.kind_schema import RESOURCES, Part
 from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH, part_findings
 
-#: Largest count of replicas or nodes; the objects of a larger service exceed what etcd stores.
+#: Largest count of replicas, nodes or list items; etcd cannot store the objects of more replicas.
 MAX_COUNT = 10_000
 TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
@@ -54,7 +53,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 #: A string that is not empty.
 Text = Annotated[str, StringConstraints(min_length=1)]
 
-#: Suffix of a DNS-1035 name, so it may begin with a digit.
+#: A later part of an object's name, such as a role's name; may begin with a digit.
 PartName = Annotated[
     str,
     string_format(
@@ -65,7 +64,7 @@ PartName = Annotated[
     ),
 ]
 
-#: Prefix of a DNS-1035 name.
+#: A DNS-1035 label with which the names of objects begin, such as a service's name.
 Name = Annotated[
     str,
     string_format(
@@ -91,12 +90,12 @@ WebAddress = Annotated[
 ]
 
 
-#: Marks a field in the JSON Schema that may be a pulumi Output.
+#: Key that marks a field in the JSON Schema whose value may be a pulumi Output.
 OUTPUT_MARK = "x-output"
 
 
 class _OrOutput:
-    """Accepts a pulumi Output instead of a value, because the field is only passed through."""
+    """Type of a field that is only passed through, so its value may also be a pulumi Output."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
@@ -135,7 +134,7 @@ Namespace = Annotated[Any, _OrOutput(DnsLabel)]
 
 # Labels and annotations
 
-# Without it, pydantic renders a key's pattern as `patternProperties`.
+# Without this schema, pydantic renders a key's pattern as `patternProperties`.
 _KEY_SCHEMA = WithJsonSchema({"type": "string"})
 #: The key of a label or annotation.
 LabelKey = Annotated[
@@ -172,10 +171,11 @@ _PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 
 def _validate_amount(value: Any, *, description: str, is_whole: bool = False) -> str:
     try:
-        amount = quantity.parse(value) if isinstance(value, (str, int, float)) else Decimal()
+        amount = quantity.parse(value) if isinstance(value, (str, int, float)) else None
     except ValueError:
-        amount = Decimal()
-    if amount <= 0 or (is_whole and amount != amount.to_integral_value()):
+        amount = None
+    is_fraction = amount is not None and amount != amount.to_integral_value()
+    if amount is None or amount <= 0 or (is_whole and is_fraction):
         raise rule_error(INVALID_FORMAT, f"must be {description}, got {show(value)}")
     return str(value)
 
@@ -187,7 +187,7 @@ def _validate_duration(value: Any) -> str:
     raise rule_error(INVALID_FORMAT, message)
 
 
-def _validate_count(value: Any, *, min_percentage: int) -> Any:
+def _validate_count_or_percentage(value: Any, *, min_percentage: int) -> Any:
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
     share = _PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
     if is_count or (share is not None and int(share[1]) >= min_percentage):
@@ -199,7 +199,7 @@ def _validate_count(value: Any, *, min_percentage: int) -> Any:
     )
 
 
-def _count_schema(percentage_pattern: str) -> WithJsonSchema:
+def _count_or_percentage_schema(percentage_pattern: str) -> WithJsonSchema:
     count = {"type": "integer", "minimum": 0, "maximum": MAX_COUNT}
     return WithJsonSchema({"anyOf": [count, {"type": "string", "pattern": percentage_pattern}]})
 
@@ -232,20 +232,20 @@ Duration = Annotated[
 #: A count, or a percentage from 1%.
 CountOrPercentage = Annotated[
     int | str,
-    PlainValidator(partial(_validate_count, min_percentage=1)),
-    _count_schema("^(100|[1-9][0-9]?)%$"),
+    PlainValidator(partial(_validate_count_or_percentage, min_percentage=1)),
+    _count_or_percentage_schema("^(100|[1-9][0-9]?)%$"),
 ]
 
 #: A count, or a percentage from 0%.
 CountOrAnyPercentage = Annotated[
     int | str,
-    PlainValidator(partial(_validate_count, min_percentage=0)),
-    _count_schema("^(100|[1-9]?[0-9])%$"),
+    PlainValidator(partial(_validate_count_or_percentage, min_percentage=0)),
+    _count_or_percentage_schema("^(100|[1-9]?[0-9])%$"),
 ]
 
 # On and Off
 
-_SPELLINGS = {True: "On", False: "Off"}
+_WORDS = {True: "On", False: "Off"}
 _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
@@ -256,17 +256,17 @@ class _AcceptsBoolean:
         self, source: type[enum.Enum], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         def replace_boolean(value: Any) -> Any:
-            return _SPELLINGS[value] if isinstance(value, bool) else value
+            return _WORDS[value] if isinstance(value, bool) else value
 
         return core_schema.no_info_before_validator_function(replace_boolean, handler(source))
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        # Some editors still parse YAML 1.1.
+        # Editors that parse YAML 1.1 read On and Off as booleans, too.
         schema = handler(core)
         choices = handler.resolve_ref_schema(schema)["enum"]
-        booleans = [value for value, word in _SPELLINGS.items() if word in choices]
+        booleans = [value for value, word in _WORDS.items() if word in choices]
         return {"anyOf": [schema, {"enum": booleans}]}
 
 
@@ -276,9 +276,11 @@ OnOff = Annotated[_Choice, Field(strict=False), _AcceptsBoolean()]
 # Any JSON
 
 
-def _use_kubernetes_names(value: Any) -> Any:
+def _convert_names(value: Any) -> Any:
     plain = to_plain(value)
-    for name, python_name in find_duplicate_fields(plain):
+    duplicate = next(find_duplicate_fields(plain), None)
+    if duplicate is not None:
+        name, python_name = duplicate
         raise rule_error(
             DUPLICATE_KEY, f"{name} and {python_name} are the same field; remove one of them"
         )
@@ -287,11 +289,11 @@ def _use_kubernetes_names(value: Any) -> Any:
 
 #: A part of a pod template: a dictionary with camelCase or snake_case names, or typed args of
 #: pulumi_kubernetes.
-PodPart = Annotated[dict[str, Any], BeforeValidator(_use_kubernetes_names)]
-#: A Kubernetes pod template (`metadata` and `spec`), in the same forms.
+PodPart = Annotated[dict[str, Any], BeforeValidator(_convert_names)]
+#: A Kubernetes pod template (`metadata` and `spec`), in the forms of `PodPart`.
 PodTemplate = Annotated[
     dict[str, Any],
-    BeforeValidator(_use_kubernetes_names),
+    BeforeValidator(_convert_names),
     WithJsonSchema(
         {
             "type": "object",
@@ -344,7 +346,7 @@ def plain_json_findings(
     """Check as `json_findings`, and reject Outputs that are not below a key in `output_keys`."""
     yield from json_findings(at, value)
     for path in output_paths(value):
-        if not set(output_keys) & set(path):
+        if not any(key in path for key in output_keys):
             yield error(OUTPUT_NOT_ALLOWED, (*at, *path), OUTPUT_HINT)
 
 
@@ -359,7 +361,10 @@ def matches_schema(part: Part | None, *, outputs: bool = False) -> AfterValidato
 
     def check(value: Any) -> Any:
         findings = [] if part is None else part_findings((), value, part)
-        findings += (json_findings if outputs else plain_json_findings)((), value)
+        if outputs:
+            findings += json_findings((), value)
+        else:
+            findings += plain_json_findings((), value)
         raise_findings("part", findings)
         return value
 

@@ -31,7 +31,7 @@ class TaintArgs(SpecModel):
     """Key of the taint."""
 
     value: str = ""
-    """Its value, empty by default."""
+    """Value of the taint, empty by default."""
 
     effect: Annotated[TaintEffect, Field(strict=False)]
     """`NoSchedule`, `PreferNoSchedule` or `NoExecute`."""
@@ -55,7 +55,7 @@ class NodePoolArgs(SpecModel):
     """Name of the pool, unique in the inventory."""
 
     nodes: Count
-    """Number of nodes; of an autoscaled pool, the maximum."""
+    """Number of nodes; the maximum number of an autoscaled pool."""
 
     accelerators: Count
     """Accelerators per node."""
@@ -75,7 +75,7 @@ class NodePoolArgs(SpecModel):
     """Properties of the accelerators."""
 
     labels: LabelMap = Field(default_factory=dict)
-    """Labels of all nodes; `kubernetes.io/os: linux` unless set otherwise."""
+    """Labels of all nodes. Placement adds `kubernetes.io/os: linux` if that label is not set."""
 
     taints: list[TaintArgs] = Field(default_factory=empty_list)
     """Taints of all nodes."""
@@ -116,8 +116,12 @@ class InventoryArgs(SpecModel):
     @property
     def selector_label(self) -> str | None:
         """The label that identifies a pool: `poolLabel`, or its default; None without either."""
-        shared = (key for key in labels.NODE_POOLS if all(key in p.labels for p in self.pools))
-        return self.pool_label or next(shared, None)
+        if self.pool_label is not None:
+            return self.pool_label
+        for key in labels.NODE_POOLS:
+            if all(key in pool.labels for pool in self.pools):
+                return key
+        return None
 
     def selector_value(self, pool: NodePoolArgs) -> str:
         """Return the value of the selector label on a pool's nodes."""
@@ -140,16 +144,17 @@ class InventoryArgs(SpecModel):
             )
             yield error(FIELD_REQUIRED, (*at, "poolLabel"), message)
             return
-        first: dict[str, str] = {}
+        first_pools: dict[str, str] = {}
         for index, pool in enumerate(self.pools):
             value = self.selector_value(pool)
-            if first.setdefault(value, pool.name) != pool.name:
-                message = f"must differ between pools: {key} is {value} in pool {first[value]}, too"
+            first_pool = first_pools.setdefault(value, pool.name)
+            if first_pool != pool.name:
+                message = f"must differ between pools: {key} is {value} in pool {first_pool}, too"
                 yield error(DUPLICATE_NAME, (*at, "pools", index, "labels"), message)
 
 
 class InventoryMetadata(SpecModel):
-    """Metadata of an inventory, which has no effect."""
+    """Metadata of an inventory. It has no effect."""
 
     name: Text | None = None
     """Name, such as that of the cluster."""
@@ -202,7 +207,7 @@ class DeviceRequirementArgs(SpecModel):
 
 
 class RolePlacementArgs(SpecModel):
-    """Node pools that a role may use, in addition to the constraints of its pod templates."""
+    """Restricts the node pools of a role. The constraints of its pod templates apply, too."""
 
     pools: Annotated[list[Text], Field(min_length=1)] | None = None
     """Names of the allowed pools; all by default. Taints of pools named here are tolerated."""
@@ -212,7 +217,7 @@ class RolePlacementArgs(SpecModel):
 
 
 class ServicePlacementArgs(SpecModel):
-    """Placement of a service's roles relative to each other."""
+    """What the node pools of a service's roles must have in common."""
 
     colocate: Text | None = None
     """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the

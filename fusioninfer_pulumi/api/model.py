@@ -177,7 +177,7 @@ class StorageArgs(SpecModel):
         default=[AccessMode.READ_WRITE_MANY], min_length=1
     )
     """Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. If
-    they change, another claim is created, and the model is downloaded again."""
+    the modes change, another claim is created, and the model is downloaded again."""
 
 
 class WarmUpJobArgs(SpecModel):
@@ -218,8 +218,8 @@ class CacheArgs(SpecModel):
     """Mount path of the volume."""
 
     warm_up: bool = False
-    """Whether a Job downloads the model before the pods are created, which by default mount the
-    cache read-only (see `readOnly`). Otherwise the engines download into the cache."""
+    """Whether a Job downloads the model before the pods are created. The pods then mount the cache
+    read-only, unless `readOnly` is false. Otherwise the engines download into the cache."""
 
     mount_model: bool = False
     """Whether to mount the model's directory at `model.mountPath`, and each adapter's at
@@ -294,6 +294,7 @@ class ModelArgs(SpecModel):
         adapters = self.lora.adapters if self.lora else ()
         schemes = {scheme, *(adapter.uri.partition("://")[0] for adapter in adapters)}
         for field, field_scheme in _SCHEME_OF_FIELD.items():
+            # Adapters are downloaded with the credentials in these two fields, too.
             allowed = schemes if field in ("token_secret", "s3") else {scheme}
             message = f"belongs to {field_scheme}:// (this model is {scheme}://)"
             yield does_not_apply(field, message, when=field_scheme not in allowed)

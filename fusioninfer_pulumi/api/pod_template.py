@@ -43,8 +43,8 @@ def pod_template_findings(
         if isinstance(pod_labels, Mapping):
             owned = labels.OWNED_LABELS | labels.LWS_OWNED_LABELS
             # Other labels with the library's prefix are allowed in templates.
-            used = [key for key in pod_labels if key in owned]
-            yield from reserved_key_findings((*at, "metadata", "labels"), used)
+            owned_keys = [key for key in pod_labels if key in owned]
+            yield from reserved_key_findings((*at, "metadata", "labels"), owned_keys)
     if isinstance(spec, Mapping):
         yield from _container_findings((*at, "spec"), spec, serving_container)
     elif spec is None:
@@ -55,9 +55,10 @@ def role_template_findings(
     at: Location, template: Mapping[str, Any], container: str | None, *, has_model: bool
 ) -> Iterator[Finding]:
     """Check a role's template at its field; with a `model`, the field `template` may be partial."""
-    is_partial = has_model and at[-1] == "template"
-    check = partial_template_findings if is_partial else pod_template_findings
-    yield from check(at, template, container)
+    if has_model and at[-1] == "template":
+        yield from partial_template_findings(at, template, container)
+    else:
+        yield from pod_template_findings(at, template, container)
 
 
 def partial_template_findings(
@@ -124,4 +125,5 @@ def _may_be_output(location: Location) -> bool:
         return True
     # Omit list indexes: `spec.volumes[0].name` is `spec.volumes.name`.
     *outer, last = (part for part in location if isinstance(part, str))
-    return not {".".join([*outer, last]), ".".join([*outer, "*"])} & _READ_FIELDS
+    is_read = ".".join([*outer, last]) in _READ_FIELDS or ".".join([*outer, "*"]) in _READ_FIELDS
+    return not is_read

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Location, find_closest
 
-#: Fields of a role that contain pod templates: YAML names and Python names.
+#: Fields of a role that contain pod templates: the Python name of each YAML name.
 TEMPLATE_FIELDS = {
     "template": "template",
     "leaderTemplate": "leader_template",
@@ -19,14 +19,14 @@ TEMPLATE_FIELDS = {
 
 
 class PresetValue(NamedTuple):
-    """A value of a generated container, and where it comes from.
+    """A value that `--explain` prints: of a generated container, or of a timeout.
 
     Attributes:
-        role: Name of the role.
-        field: Field of the role, or of its container.
+        role: Name of the role, empty for fields of the service.
+        field: Field of the role, its container or the service.
         value: The value as text.
         origin: `user`, `model catalogue`, `engine release`, `capacity` or `library default`.
-        reason: Why it has this value, or its source.
+        reason: Why the field has this value, or the source of the value.
     """
 
     role: str
@@ -47,8 +47,8 @@ class Provenance:
 
     Attributes:
         spec: The user's spec, before presets.
-        origins: The user's field, such as `gpus`, of each part that presets and passes added or
-            moved because of a field other than the template.
+        origins: Maps each part that presets or passes added or moved to the field, such as `gpus`,
+            that made them do so. Parts that belong to the template itself are not included.
         values: Values of generated containers, in the order of the roles.
         generated_roles: Positions of the roles whose serving containers are generated.
     """
@@ -65,22 +65,31 @@ class Provenance:
     def locate(self, location: Location) -> tuple[Location, bool]:
         """Return the user's field for a part of a finished template, and whether it is set.
 
-        If it is not set, return where the user would add it, or the closest field that contains
-        it. Locations outside of pod templates are already the user's fields.
+        Locations outside of pod templates are already the user's fields.
         """
-        if location[:1] != ("roles",) or not TEMPLATE_FIELDS.keys() & location[2:3]:
+        is_in_template = (
+            len(location) > 2 and location[0] == "roles" and location[2] in TEMPLATE_FIELDS
+        )
+        if not is_in_template:
             return location, True
         closest = find_closest(self.origins, location)
-        return self.find_field(location if closest is None else (*closest[0], *closest[1]))
+        if closest is None:
+            return self.find_field(location)
+        user_field, subfield = closest
+        return self.find_field((*user_field, *subfield))
 
     def find_field(self, location: Location) -> tuple[Location, bool]:
-        """Return the user's field at a location and whether it is set; see `locate`."""
+        """Return the user's field at a location, and whether it is set.
+
+        If it is not set, return the location where the user would add it. If a field that contains
+        it is not set either, return the closest field that is.
+        """
         value: Any = self._document
         for end, part in enumerate(location):
             if isinstance(value, Mapping):
                 if part not in value:
                     is_last = end == len(location) - 1
-                    return location if is_last else location[:end], False
+                    return (location if is_last else location[:end]), False
             elif not isinstance(value, (list, tuple)) or part not in range(len(value)):
                 return location[:end], False
             value = value[part]

@@ -107,10 +107,10 @@ class MultinodeArgs(SpecModel):
     `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."""
 
     launcher: Annotated[Launcher, Field(strict=False)] | None = None
-    """How the pods of a replica form one engine. Default: `none` if there is a `workerTemplate`
-    (if `parallelism` is also set, only if that template has a command); `data-parallel` for vLLM if
-    `parallelism.data` is a multiple of the nodes; `multiprocessing` for SGLang and generated
-    containers; else `ray`."""
+    """How the pods of a replica form one engine. By default the first that applies: `none` with a
+    `workerTemplate` (if `parallelism` is also set, only if that template has a command);
+    `data-parallel` for vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for
+    SGLang and generated containers; `ray`."""
 
 
 class NetworkConfigArgs(SpecModel):
@@ -277,7 +277,7 @@ class RoleArgs(SpecModel):
 
     topology_spread: Annotated[list[TopologySpreadArgs], Field(min_length=1)] | None = None
     """Spreads the leaders of the replicas over zones or nodes. By default generated single-node
-    roles are spread over nodes if possible, and the scheduler decides about others."""
+    roles are spread over nodes if possible, and other roles as the scheduler decides."""
 
     pod_labels: LabelMapOrOutput = Field(default_factory=dict)
     """Labels of the role's pods; for a router, of the endpoint picker's pods. They override the
@@ -322,7 +322,7 @@ class RoleArgs(SpecModel):
 
     reference_grants: bool | None = None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
-    namespaces. By default a warning names the missing ones."""
+    namespaces. By default a warning names the missing grants."""
 
     UNIQUE = (("resource_claims", "name"),)
 
@@ -338,7 +338,7 @@ class RoleArgs(SpecModel):
 
     @property
     def has_node_count(self) -> bool:
-        """Whether the number of nodes is known: false if `multinode` needs `nodeCount`."""
+        """Whether the nodes per replica are known: false if `multinode` lacks `nodeCount`."""
         if self.multinode is None or self.multinode.node_count is not None:
             return True
         return self.parallelism is not None and self.parallelism.pods is not None
@@ -348,4 +348,5 @@ class RoleArgs(SpecModel):
         """Nodes of one replica, each with one pod."""
         if self.multinode is not None and self.multinode.node_count is not None:
             return self.multinode.node_count
-        return (self.parallelism.pods if self.parallelism is not None else None) or 1
+        pods = self.parallelism.pods if self.parallelism is not None else None
+        return 1 if pods is None else pods

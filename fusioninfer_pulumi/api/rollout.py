@@ -41,9 +41,9 @@ class RoleOrder(str, enum.Enum):
 
 
 class RolloutLevel(str, enum.Enum):
-    """Unit that `maxUnavailable` and `partition` count."""
+    """What `maxUnavailable` and `partition` count."""
 
-    ROLE = "Role"  #: replicas of a role in all serving groups
+    ROLE = "Role"  #: replicas, per role, over all serving groups
     GROUP = "Group"  #: serving groups, each updated as a whole
 
 
@@ -62,7 +62,10 @@ class WaitLevel(str, enum.Enum):
 
 
 class RoleRolloutArgs(SpecModel):
-    """Update of one role; fields default to those of the service's `rollout`."""
+    """Update of one role. A field that is not set takes the value of the service's `rollout`.
+
+    The defaults below apply if the field is set in neither of the two.
+    """
 
     strategy: Annotated[RolloutStrategy, Field(strict=False)] | None = None
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
@@ -76,12 +79,13 @@ class RoleRolloutArgs(SpecModel):
     default. They need additional capacity. Only for `Rolling` with layout `PerRole`."""
 
     partition: Count | None = None
-    """Replicas with a lower ordinal keep their current pod template until `partition` is lowered; 0
-    by default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas whose ordinal is below `partition` keep their current pod template until it is
+    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: Duration | None = None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails; 45m by default, more for large models."""
+    the update fails. Default: `45m`; if a generated container may take longer than that to start,
+    its startup timeout plus 10 minutes."""
 
 
 class RolloutArgs(RoleRolloutArgs):
@@ -95,9 +99,9 @@ class RolloutArgs(RoleRolloutArgs):
     index first; `maxUnavailable` and `partition` then count groups."""
 
     pull_images: bool = False
-    """Whether the engines' images are pulled on all nodes that the roles' pods may run on before an
-    update changes pods, by a DaemonSet for each role. They take disk space on all of these nodes.
-    If an image cannot be pulled, the update fails and changes no pod."""
+    """Whether DaemonSets pull the engines' images before an update changes pods, on all nodes where
+    the pods may run. The images take disk space on all of these nodes. If an image cannot be
+    pulled, the update fails and changes no pod."""
 
 
 class WaitArgs(SpecModel):
@@ -108,4 +112,4 @@ class WaitArgs(SpecModel):
 
     timeout: Duration = DEFAULT_TIMEOUT
     """Time that new replicas, gateways and the endpoint may take together, such as `90s` or
-    `1h30m`; 45m by default, more for large models."""
+    `1h30m`. The default is that of `rollout.timeout`."""

@@ -49,7 +49,7 @@ class HttpRouteArgs(SpecModel):
     """The spec of the service's HTTPRoute, or a reference to another route to the service."""
 
     parent_refs: list[dict[str, Any]] | None = None
-    """Gateways that the route attaches to; those of `gateway` by default."""
+    """Gateways that the route attaches to; by default the Gateways of `gateway`."""
 
     hostnames: list[StringOrOutput] | None = None
     """Host names of the route; each may be an Output."""
@@ -81,14 +81,16 @@ class HttpRouteArgs(SpecModel):
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the spec of the route, which must be empty if the route is created elsewhere."""
         fields = ("parent_refs", "hostnames", "rules", "use_default_gateways")
-        yield from _spec_findings(at, _spec(self, fields), HTTP_ROUTE)
+        yield from _spec_findings(at, _read_fields(self, fields), HTTP_ROUTE)
         total = sum(share.weight for share in self.split or ())
         if total > 100:
             message = f"weights add up to {total}%; must be at most 100%"
             yield error(OUT_OF_RANGE, (*at, "split"), message)
         if self.external_field is not None:
-            reason = f"with {self.external_field} no route is created here"
-            message = f"has no effect, because {reason}; remove one of them"
+            message = (
+                f"has no effect, because with {self.external_field} no route is created here; "
+                "remove one of them"
+            )
             ignored = sorted(self.model_fields_set - {to_snake(self.external_field)})
             yield from check_fields(at, self, does_not_apply(ignored, message))
 
@@ -103,14 +105,14 @@ class GatewayRefArgs(SpecModel):
     """Namespace of the Gateway; the service's by default. May be an Output."""
 
     section_name: str | None = None
-    """Name of the listener to attach to; by default all that accept the route."""
+    """Name of the listener to attach to; by default all listeners that accept the route."""
 
     port: Port | None = None
     """Port of the listeners to attach to; any by default."""
 
     listeners: list[dict[str, Any]] | None = None
     """Listeners of the Gateway, if known: used to check the attachment and to compute the
-    endpoint's scheme and port. They are not written to the cluster."""
+    endpoint's scheme and port, not to change the Gateway."""
 
 
 class GatewayArgs(SpecModel):
@@ -144,7 +146,7 @@ class GatewayArgs(SpecModel):
     """TLS settings of the whole Gateway."""
 
     default_scope: str | None = None
-    """`All` makes it a default Gateway (Gateway API 1.4, experimental)."""
+    """`All` makes the Gateway a default one (Gateway API 1.4, experimental)."""
 
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the Gateway object; values may be Outputs."""
@@ -152,16 +154,19 @@ class GatewayArgs(SpecModel):
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the spec of the Gateway, or the references to existing ones."""
         if self.refs is None:
-            spec = _spec(self, _GATEWAY_SPEC)
+            spec = _read_fields(self, _GATEWAY_SPEC_FIELDS)
             # The schema requires these two fields, which have defaults.
             name = self.gateway_class_name
             spec["gatewayClassName"] = "any" if name is None or is_output(name) else name
             spec["listeners"] = self.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
             yield from _spec_findings(at, spec, GATEWAY)
             return
-        reason = "belongs to a Gateway that is created here, but refs name existing ones"
-        message = f"{reason}; remove one of them"
-        yield from check_fields(at, self, does_not_apply((*_GATEWAY_SPEC, "annotations"), message))
+        message = (
+            "belongs to a Gateway that is created here, but refs name existing ones; remove one of "
+            "them"
+        )
+        created = (*_GATEWAY_SPEC_FIELDS, "annotations")
+        yield from check_fields(at, self, does_not_apply(created, message))
         for index, ref in enumerate(self.refs):
             if ref.listeners:
                 spec = {"gatewayClassName": "any", "listeners": ref.listeners}
@@ -171,7 +176,7 @@ class GatewayArgs(SpecModel):
 #: Keys below which Outputs are allowed, because the values are only passed through.
 _MAY_BE_OUTPUTS = {HTTP_ROUTE: ("hostnames", "namespace"), GATEWAY: ("annotations", "hostname")}
 #: Fields of a Gateway's spec, which belong to a Gateway that the service creates.
-_GATEWAY_SPEC = (
+_GATEWAY_SPEC_FIELDS = (
     "gateway_class_name",
     "listeners",
     "addresses",
@@ -182,8 +187,8 @@ _GATEWAY_SPEC = (
 )
 
 
-def _spec(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
-    """Return fields by their YAML names; unset ones are None."""
+def _read_fields(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
+    """Return the values of fields by YAML name; None for a field that is not set."""
     fields = type(model).model_fields
     return {fields[name].alias or name: getattr(model, name) for name in names}
 

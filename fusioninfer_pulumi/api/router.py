@@ -78,8 +78,8 @@ class ServiceLevelArgs(SpecModel):
     highest priority first."""
 
     max_queued: PositiveCount | None = None
-    """Maximum number of requests of this level that wait in the endpoint picker; the others get
-    status 429. Default: 5000."""
+    """Maximum number of requests of this level that wait in the endpoint picker; further
+    requests get status 429. Default: 5000."""
 
 
 class ServiceLevelsArgs(SpecModel):
@@ -140,11 +140,11 @@ class EndpointPickerArgs(SpecModel):
     `endpointPickerConfig`."""
 
     resources: Resources | None = None
-    """Resources of its container, replacing the default requests."""
+    """Resources of the picker's container, replacing the default requests."""
 
     template: PodPart | None = None
-    """Overrides of its pod template, merged into the generated one: mappings by key, lists of named
-    items (containers, volumes, env) by name. Its container is named `epp`."""
+    """Overrides of the picker's pod template. Mappings are merged by key, lists of named items
+    (containers, volumes, env) by name. The picker's container is named `epp`."""
 
     args: list[str] | None = None
     """Additional command-line flags; flags that the library sets are rejected."""
@@ -156,7 +156,7 @@ class EndpointPickerArgs(SpecModel):
     """What the gateway does if the endpoint picker is unavailable; `FailOpen` by default."""
 
     metrics: OnOff[MetricsMode] = MetricsMode.OFF
-    """Who may read its metrics; no one by default."""
+    """Who may read the picker's metrics; no one by default."""
 
     flow_control: bool | None = None
     """Whether to queue requests while there is no pod, or while the KV caches of all pods are
@@ -178,7 +178,7 @@ class EndpointPickerArgs(SpecModel):
     group_pairing: Annotated[GroupPairing, Field(strict=False)] | None = None
     """With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and
     decode pods for each request; `Preferred` chooses the best decode pod of all groups, and a
-    prefill pod of another group if its group has none."""
+    prefill pod of another group if the decode pod's group has none."""
 
     tls: PickerTlsArgs = default(PickerTlsArgs)
     """TLS between the gateway and the endpoint picker."""
@@ -208,20 +208,20 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """NetworkPolicies that restrict access to the service's pods.
 
-    Without this field, they are created if `gateway.implementation` determines where proxies run.
+    By default created if `gateway.implementation` determines where the gateway's proxies run.
     """
 
     enabled: bool = True
     """Whether to create NetworkPolicies; without them everyone can reach the pods."""
 
     gateway_namespace: TextOrOutput | None = None
-    """Namespace of the gateway's proxies; all pods in it get access. By default the one
-    in which `gateway.implementation` runs its proxies. May be an Output."""
+    """Namespace of the gateway's proxies; all pods in it get access. By default the
+    namespace in which `gateway.implementation` runs its proxies. May be an Output."""
 
     gateway: (
         Annotated[list[dict[str, Any]], Field(min_length=1), matches_schema(NETWORK_PEERS)] | None
     ) = None
-    """NetworkPolicyPeers that match the gateway's proxies, instead of their namespace."""
+    """NetworkPolicyPeers that match the gateway's proxies, instead of `gatewayNamespace`."""
 
     metrics: Annotated[list[dict[str, Any]], matches_schema(NETWORK_PEERS)] | None = None
     """NetworkPolicyPeers that may read metrics; none by default. Required by `monitoring`."""
@@ -243,10 +243,8 @@ def _template_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Fi
     yield from partial_template_findings(at, template)
     metadata, spec = template.get("metadata"), template.get("spec")
     pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    if isinstance(pod_labels, Mapping):
-        yield from reserved_key_findings(
-            (*at, "metadata", "labels"), {labels.APP}.intersection(pod_labels), {labels.APP}
-        )
+    if isinstance(pod_labels, Mapping) and labels.APP in pod_labels:
+        yield from reserved_key_findings((*at, "metadata", "labels"), [labels.APP], {labels.APP})
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
         if isinstance(container, Mapping) and container.get("name") == PICKER_CONTAINER:

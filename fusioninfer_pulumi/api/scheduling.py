@@ -32,7 +32,9 @@ class RequiredReplicas(str, enum.Enum):
     """Replicas of a role that count toward its minimum."""
 
     ANY = "Any"  #: any replicas: an optional replica can replace a lost required one
-    LOWEST_ORDINALS = "LowestOrdinals"  #: the first ones; without them no other pod is scheduled
+    LOWEST_ORDINALS = (
+        "LowestOrdinals"  #: the first replicas; no other pod is scheduled without them
+    )
 
 
 class NetworkTopologyMode(str, enum.Enum):
@@ -81,8 +83,8 @@ class GangPolicyArgs(SpecModel):
     supports a minimum per role."""
 
     min_role_replicas: dict[str, Count] | None = None
-    """Number of replicas of each role that are required in the gang; the others start when there is
-    capacity. All replicas of a role without an entry are required; 0 makes a role optional. By
+    """Number of replicas of each role that are required in the gang; other replicas start when there
+    is capacity. All replicas of a role without an entry are required; 0 makes a role optional. By
     default the whole service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup
     `subGroupPolicy`)."""
 

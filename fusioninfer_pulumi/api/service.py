@@ -64,20 +64,20 @@ class InferenceServiceManifest(SpecModel):
 def flatten(document: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the fields of `metadata` and `spec` into one mapping, without apiVersion and kind.
 
-    Unknown keys stay, so that validation reports them.
+    Unknown keys, and another apiVersion or kind, stay, so that validation reports them.
     """
     other_fields = {
         key: value
         for key, value in document.items()
-        if key not in ("metadata", "spec") and (key, value) not in _ENVELOPE
+        if key not in ("metadata", "spec") and (key, value) not in _TYPE_FIELDS
     }
-    blocks = [document.get("metadata") or {}, document["spec"] or {}]
-    if not all(isinstance(block, Mapping) for block in blocks):
+    metadata, spec = document.get("metadata") or {}, document["spec"] or {}
+    if not isinstance(metadata, Mapping) or not isinstance(spec, Mapping):
         return dict(document)
-    duplicates = sorted(set(blocks[0]) & set(blocks[1]))
+    duplicates = sorted(set(metadata) & set(spec))
     if duplicates:
         raise rule_error(DUPLICATE_KEY, f"{duplicates[0]} is set in both metadata and spec")
-    return {**other_fields, **blocks[0], **blocks[1]}
+    return {**other_fields, **metadata, **spec}
 
 
-_ENVELOPE = (("apiVersion", API_VERSION), ("kind", KIND))
+_TYPE_FIELDS = (("apiVersion", API_VERSION), ("kind", KIND))

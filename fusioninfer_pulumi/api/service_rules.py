@@ -67,9 +67,9 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
         yield from _pod_key_findings(at, role)
         yield from role_findings(at, role, has_model=spec.model is not None)
         if (spec.groups or 0) * role.replicas > MAX_COUNT:
-            message = f"must be at most {MAX_COUNT} over all groups"
-            got = f", got {spec.groups} x {role.replicas}"
-            yield error(OUT_OF_RANGE, (*at, "replicas"), message + got)
+            product = f"{spec.groups} x {role.replicas}"
+            message = f"must be at most {MAX_COUNT} over all groups, got {product}"
+            yield error(OUT_OF_RANGE, (*at, "replicas"), message)
     yield from check_model((), spec)
     yield from _gang_minimum_findings(spec)
 
@@ -154,6 +154,7 @@ def _template_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iter
         message = "needs multinode.nodeCount of at least 2; use template"
         yield from check_fields(at, role, does_not_apply(_SEPARATE_TEMPLATES, message))
     else:
+        # At least one of the two templates is set, so only the missing one is reported.
         message = f"is required with {present[0]}"
         yield from check_fields(at, role, required(_SEPARATE_TEMPLATES, message))
     for name, template in {"template": role.template, **separate}.items():
@@ -183,8 +184,9 @@ def _router_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
         ),
     )
     if gateway is not None and route is not None:
-        external, has_spec = route.external_field, gateway.model_fields_set != {"implementation"}
-        if external is not None and gateway.refs is None and has_spec:
+        external = route.external_field
+        creates_gateway = gateway.refs is None and gateway.model_fields_set != {"implementation"}
+        if external is not None and creates_gateway:
             message = (
                 f"would create a Gateway without a route (httproute.{external}); remove it, or set "
                 "only implementation, or set refs"
@@ -192,9 +194,10 @@ def _router_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
             yield error(FIELD_OUT_OF_PLACE, (*at, "gateway"), message)
         if gateway.refs and route.parent_refs:
             yield from check_fields(at, role, conflict("httproute.parent_refs", "gateway.refs"))
-    # A rewrite without `models` applies to all other names.
-    any_name = ["any other model"]
-    names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or any_name]
+    names: list[str] = []
+    for rewrite in role.model_rewrites or ():
+        # A rewrite without `models` applies to all other names.
+        names += rewrite.models or ["any other model"]
     if len(names) > len(set(names)):
         duplicate = next(name for name in names if names.count(name) > 1)
         message = f"rewrite {duplicate} more than once; remove all but one"

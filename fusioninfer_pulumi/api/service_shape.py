@@ -29,7 +29,7 @@ class ServiceShape(NamedTuple):
         entry_types: Component types that may receive requests directly, without a picker.
         layout: How many LeaderWorkerSets run the replicas of a role.
         needs_gang: Whether a PodGroup gang-schedules the pods, also while there are no replicas.
-        backend: Backend of gang scheduling, also if there is no gang.
+        backend: The user's `gangPolicy.backend`, even if there is no gang.
         scheduler: Scheduler of the pods, None if the pod templates decide.
         queue: Volcano queue, None for the default queue and for other backends.
         local_queue: Kueue's LocalQueue for the replicas, None without Kueue.
@@ -64,8 +64,10 @@ def derive_service_shape(args: InferenceServiceArgs) -> ServiceShape:
     if needs_gang and not scheduler:
         scheduler = DEFAULT_SCHEDULER if policy.backend is GangBackend.NATIVE else VOLCANO
     # An autoscaler needs one scale subresource for all replicas of a role: layout PerRole.
-    scaled = any(role.autoscaling is not None for role in roles)
-    per_role = scaled and "layout" not in args.model_fields_set
+    layout = args.layout
+    has_autoscaler = any(role.autoscaling is not None for role in roles)
+    if has_autoscaler and "layout" not in args.model_fields_set:
+        layout = Layout.PER_ROLE
     routers = (role for role in roles if role.component_type is ComponentType.ROUTER)
     router = next(routers, None)
     return ServiceShape(
@@ -74,7 +76,7 @@ def derive_service_shape(args: InferenceServiceArgs) -> ServiceShape:
         has_endpoint_picker=router is not None and router.has_endpoint_picker,
         is_disaggregated=is_disaggregated(roles),
         entry_types=find_entry_types(roles),
-        layout=Layout.PER_ROLE if per_role else args.layout,
+        layout=layout,
         needs_gang=needs_gang,
         backend=policy.backend,
         scheduler=scheduler,

@@ -48,11 +48,11 @@ class ServiceSpec(SpecModel):
     groups: Count | None = None
     """Number of serving groups: copies of all roles, each with its own gang and its own pairs of
     prefill and decode pods. A role's `replicas` then count per group, and object names contain the
-    group's index, even for one group. 0 scales the service to zero. No groups by default."""
+    group's index, even for one group. 0 scales the service to zero. Default: no groups."""
 
     model: ModelArgs | None = None
-    """The model that all roles serve: its source, name, adapters and cache. By default the pod
-    templates define it."""
+    """The served model: its source, name, adapters and cache. By default the pod templates define
+    it."""
 
     engine: EngineArgs | None = None
     """The engine of generated containers; vLLM by default."""
@@ -71,14 +71,15 @@ class ServiceSpec(SpecModel):
     scheduling_strategy: SchedulingStrategyArgs = default(SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""
 
+    # If `layout` is not set, `derive_service_shape` chooses PerRole for autoscaling.
     layout: Annotated[Layout, Field(strict=False)] = Layout.PER_REPLICA
     """`PerReplica`: one LeaderWorkerSet per replica. `PerRole`: one LeaderWorkerSet per role, which
     orders the role's updates and has a scale subresource. Cannot be changed on a live service.
     Default: `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs = default(ServicePlacementArgs)
-    """Placement of the roles on node pools relative to each other; only for `place` and
-    `--inventory`."""
+    """What the node pools of the roles must have in common, such as the zone; used only by the
+    command `place` and the option `--inventory`."""
 
     rollout: RolloutArgs = default(RolloutArgs)
     """How pod template changes are rolled out: batch size, order, timeout."""

@@ -26,20 +26,15 @@ class _Signature:
     """A constructor's signature with Python names; pydantic's own signature has YAML names."""
 
     def __get__(self, _instance: object, model: type[SpecModel]) -> inspect.Signature:
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        fields = model.model_fields.items()
-        defaults = {
-            name: inspect.Parameter.empty
-            if kind.is_required()
-            else kind.get_default(call_default_factory=True)
-            for name, kind in fields
-        }
-        return inspect.Signature(
-            [
-                inspect.Parameter(name, keyword, annotation=kind.annotation, default=defaults[name])
-                for name, kind in fields
-            ]
-        )
+        parameters = []
+        for name, field in model.model_fields.items():
+            parameter = inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, annotation=field.annotation
+            )
+            if not field.is_required():
+                parameter = parameter.replace(default=field.get_default(call_default_factory=True))
+            parameters.append(parameter)
+        return inspect.Signature(parameters)
 
 
 #: File in `generated` with the docstring of each model, with an entry for each field.
@@ -71,13 +66,13 @@ class SpecModel(BaseModel):
             model = type(self)
             raise InvalidServiceError(pydantic_findings(problem, model), model.__name__) from None
 
-    # With this mark pydantic calls `__init__` only for the outermost model, so only that raises.
+    # With this mark pydantic calls `__init__` only for the outermost model, so only this raises.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as in BaseModel
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Let `help()` show the type and meaning of each field."""
-        cls.__signature__ = _Signature()  # type: ignore[assignment]  # a descriptor of one
+        cls.__signature__ = _Signature()  # type: ignore[assignment]  # a descriptor that returns one
         cls.__doc__ = _docstrings().get(cls.__name__, cls.__doc__)
 
     @classmethod
@@ -103,10 +98,10 @@ class SpecModel(BaseModel):
     ONE_OF: ClassVar[tuple[str, ...]] = ()
     #: Fields of which at most one may be set.
     AT_MOST_ONE_OF: ClassVar[tuple[str, ...]] = ()
-    #: Fields whose first one enables the rest: they have no effect while it is false or unset. If
-    #: only one field is listed, it enables all other fields.
+    #: A field, followed by the fields that have no effect while it is false or unset. Without such
+    #: fields, it enables all other fields of the model.
     FIRST_ENABLES_REST: ClassVar[tuple[str, ...]] = ()
-    #: Lists, each with a field that must be unique among its items.
+    #: Pairs of a list and the field of its items whose value must be unique in the list.
     UNIQUE: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def findings(self, at: Location) -> Iterator[Finding]:
@@ -121,12 +116,13 @@ def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
     yield from model.findings(at)
     for name, field in type(model).model_fields.items():
         value = getattr(model, name) if name in model.model_fields_set else None
-        below = (*at, field.alias or name)
+        location = (*at, field.alias or name)
         if isinstance(value, SpecModel):
-            yield from check_model(below, value)
-        for index, item in enumerate(value if isinstance(value, list) else ()):
-            if isinstance(item, SpecModel):
-                yield from check_model((*below, index), item)
+            yield from check_model(location, value)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                if isinstance(item, SpecModel):
+                    yield from check_model((*location, index), item)
 
 
 def _class_variable_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
@@ -144,19 +140,21 @@ def _class_variable_findings(at: Location, model: SpecModel) -> Iterator[Finding
     if model.FIRST_ENABLES_REST and not getattr(model, model.FIRST_ENABLES_REST[0]):
         switch, *names = model.FIRST_ENABLES_REST
         alias = fields[switch].alias
-        off = f"with {alias}: false" if getattr(model, switch) is False else f"without {alias}"
-        message = f"has no effect {off}; remove it"
+        is_false = getattr(model, switch) is False
+        reason = f"with {alias}: false" if is_false else f"without {alias}"
+        message = f"has no effect {reason}; remove it"
         names = names or [name for name in fields if name != switch]
         row = does_not_apply(names, message, rule=FIELD_WITHOUT_EFFECT)
         yield from check_fields(at, model, row)
     for name, key in model.UNIQUE:
-        first: dict[Any, int] = {}
+        first_indexes: dict[Any, int] = {}
         for index, item in enumerate(getattr(model, name) or ()):
             value = getattr(item, key)
-            if first.setdefault(value, index) != index:
-                field = fields[name].alias or name
-                message = f"{show(value)} is also the {key} of {field}[{first[value]}]"
-                yield error(DUPLICATE_NAME, (*at, field, index, key), message)
+            first_index = first_indexes.setdefault(value, index)
+            if first_index != index:
+                alias = fields[name].alias or name
+                message = f"{show(value)} is also the {key} of {alias}[{first_index}]"
+                yield error(DUPLICATE_NAME, (*at, alias, index, key), message)
 
 
 def empty_list() -> list[Any]:

@@ -36,8 +36,8 @@ from fusioninfer_pulumi.rules.common import (
     WRONG_TYPE,
 )
 
-# Texts by the type of pydantic's error.
-_TYPES = {
+# The dictionaries have the types of pydantic's errors as keys.
+_EXPECTED_TYPES = {
     "int_type": "an integer",
     "float_type": "a number",
     "finite_number": "a finite number",
@@ -50,19 +50,21 @@ _TYPES = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
+# Words in the message, and key of the limit in the error's context.
 _BOUNDS = {
     "greater_than": ("above", "gt"),
     "greater_than_equal": ("at least", "ge"),
     "less_than": ("below", "lt"),
     "less_than_equal": ("at most", "le"),
 }
-_LENGTHS = {
+_RULES_AND_MESSAGES = {
     "missing": (FIELD_REQUIRED, "is required"),
     "string_too_short": (FIELD_REQUIRED, "must not be empty"),
     "string_too_long": (OUT_OF_RANGE, "must have at most {max_length} characters, got {length}"),
     "too_short": (FIELD_REQUIRED, "must contain at least {min_length} item, got none"),
     "too_long": (OUT_OF_RANGE, "must contain at most {max_length} items, got {length}"),
 }
+# Description of each format by its pattern.
 _DESCRIPTIONS: dict[str, str] = {}
 
 
@@ -115,45 +117,52 @@ def field_of(location: Sequence[str | int]) -> Location:
 
 
 def _convert_error(detail: ErrorDetails, root: type[BaseModel]) -> Finding:
-    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    error_type, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     at = field_of(detail["loc"])
-    at = at[1:] if len(at) > 1 and at[0] == "spec" else at
-    if kind == "extra_forbidden":
+    if len(at) > 1 and at[0] == "spec":
+        at = at[1:]
+    if error_type == "extra_forbidden":
         return _unknown_key(at, detail["loc"], root)
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
-    if kind == "invalid_key" or (kind == "string_type" and detail["loc"][-1] == "[key]"):
+    is_about_key = detail["loc"][-1:] == ("[key]",)
+    if error_type == "invalid_key" or (error_type == "string_type" and is_about_key):
         return error(WRONG_TYPE, at, f"keys must be strings, got {show(value)}")
-    if kind in _TYPES:
-        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {show(value)}")
-    if kind in _BOUNDS:
-        words, bound = _BOUNDS[kind]
-        limit = context[bound]
+    if error_type in _EXPECTED_TYPES:
+        return error(WRONG_TYPE, at, f"must be {_EXPECTED_TYPES[error_type]}, got {show(value)}")
+    if error_type in _BOUNDS:
+        words, context_key = _BOUNDS[error_type]
+        limit = context[context_key]
+        # Print 1.0 as 1.
         limit = int(limit) if limit == int(limit) else limit
         return error(OUT_OF_RANGE, at, f"must be {words} {limit}, got {show(value)}")
-    if kind in ("enum", "literal_error"):
+    if error_type in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
         closest = closest_name(value, allowed) if isinstance(value, str) else None
         hint = f"; did you mean {closest}?" if closest is not None and len(allowed) > 1 else ""
         return error(UNKNOWN_VALUE, at, f"must be {choice}, got {show(value)}{hint}")
-    if kind == "string_pattern_mismatch":
+    if error_type == "string_pattern_mismatch":
         description = _DESCRIPTIONS[context["pattern"]]
         return error(INVALID_FORMAT, at, f"must be {description}, got {show(value)}")
-    if kind in _LENGTHS:
-        rule, message = _LENGTHS[kind]
+    if error_type in _RULES_AND_MESSAGES:
+        rule, message = _RULES_AND_MESSAGES[error_type]
         return error(rule, at, message.format(length=len(value), **context))
-    # The type of `rule_error` is the rule's id.
-    return error(Rule(kind) if "-" in kind else WRONG_TYPE, at, detail["msg"])
+    # A `rule_error` has the rule's id as its type. Only ids have hyphens, pydantic's types do not.
+    is_rule_id = "-" in error_type
+    return error(Rule(error_type) if is_rule_id else WRONG_TYPE, at, detail["msg"])
 
 
 def _unknown_key(at: Location, location: tuple[str | int, ...], root: type[BaseModel]) -> Finding:
+    """Return the finding at `at` for an unknown key, which pydantic reports at `location`."""
     key = str(location[-1])
     fields = _fields_at(location[:-1], root)
     if key in fields:
+        # Pydantic rejects a Python name as unknown if the field is also set under its alias.
         message = f"{fields[key].alias} and {key} are the same field; remove one of them"
         return error(DUPLICATE_KEY, at[:-1], message)
-    for length in range(len(location) - 2, -1, -1):
+    # Look for the key in the models that contain this one, the innermost first.
+    for length in reversed(range(len(location) - 1)):
         if key in _fields_at(location[:length], root):
             parent = location[1:length] if location[0] == "spec" else location[:length]
             place = format_path(parent) or "the service, next to roles"
@@ -178,10 +187,10 @@ def _fields_at(location: Iterable[str | int], root: type[BaseModel]) -> dict[str
 
 def _fields_of(annotation: Any) -> dict[str, FieldInfo]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        by_name = annotation.model_config.get("populate_by_name", False)
-        return {
-            key: field
-            for name, field in annotation.model_fields.items()
-            for key in (field.alias or name, *([name] if by_name else []))
-        }
-    return next(filter(None, map(_fields_of, get_args(annotation))), {})
+        fields = {field.alias or name: field for name, field in annotation.model_fields.items()}
+        if annotation.model_config.get("populate_by_name", False):
+            fields.update(annotation.model_fields)
+        return fields
+    # For `list[Model]` or `Model | None`, return the fields of the model.
+    candidates = (_fields_of(argument) for argument in get_args(annotation))
+    return next((fields for fields in candidates if fields), {})
