@@ -156,7 +156,7 @@ class KvEventsArgs(SpecModel):
     """
 
     endpoint: _Endpoint = "tcp://*:5557"
-    """ZMQ endpoint. The engine listens if the host is `*` or `[::]`; else it connects to it."""
+    """ZMQ endpoint. The engine listens if the host is `*` or `[::]`, else it connects."""
 
     topic: Text | None = None
     """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers
