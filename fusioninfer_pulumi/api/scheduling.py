@@ -83,8 +83,8 @@ class GangPolicyArgs(SpecModel):
     supports a minimum per role."""
 
     min_role_replicas: dict[str, Count] | None = None
-    """Number of replicas of each role that are required in the gang; the other ones start when there
-    is capacity. All replicas of a role without an entry are required; 0 makes a role optional. By
+    """Number of replicas of each role that the gang requires; other replicas start when there is
+    capacity. All replicas of a role without an entry are required; 0 makes a role optional. By
     default the whole service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup
     `subGroupPolicy`)."""
 
