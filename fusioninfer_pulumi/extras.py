@@ -27,7 +27,8 @@ class PluginError(ImportError):
 
 def install_command(package: str = "", extra: str = "") -> str:
     """Return the pip command for the core (empty `package`), `importers` or `capacity`."""
-    name = f"fusioninfer-{package or 'pulumi'}" + (f"[{extra}]" if extra else "")
+    name = f"fusioninfer-{package}" if package else "fusioninfer-pulumi"
+    name += f"[{extra}]" if extra else ""
     if ON_PYPI:
         return f'pip install "{name}"'
     address = f"{ADDRESS}#subdirectory={package}" if package else ADDRESS

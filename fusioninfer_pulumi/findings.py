@@ -59,8 +59,11 @@ class Origin(NamedTuple):
     def __str__(self) -> str:
         if self.line is not None:
             return f"{self.file}:{self.line}"
-        parts = [str(self.document)] if self.document > 1 else []
-        parts += [] if self.item is None else [f"items[{self.item}]"]
+        parts = []
+        if self.document > 1:
+            parts.append(str(self.document))
+        if self.item is not None:
+            parts.append(f"items[{self.item}]")
         return f"{self.file}#{'.'.join(parts)}" if parts else self.file
 
 
@@ -70,7 +73,7 @@ class Finding:
 
     Attributes:
         rule: Stable id of the rule, such as `accelerators-too-few`.
-        severity: How severe it is.
+        severity: Severity of the problem.
         location: The user's field, relative to `spec`, or starting with `metadata`, `kind` or
             `apiVersion`; empty for the whole document.
         message: What is wrong, the value found, and the fix, on one line.
@@ -168,6 +171,7 @@ class InvalidServiceError(ValueError):
 
     def __init__(self, findings: Sequence[Finding], title: str | Sequence[str] = "") -> None:
         self.findings = tuple(findings)
+        # One string is the title of all findings.
         self.titles = (title,) * len(findings) if isinstance(title, str) else tuple(title)
         texts = zip(self.titles, map(format_with_rule, self.findings), strict=True)
         lines = [f"{one_line(title)}: {text}" if title else text for title, text in texts]

@@ -89,7 +89,6 @@ WebAddress = Annotated[
     str, string_format(r"^https?://\S+$", "an address that starts with http:// or https://")
 ]
 
-
 #: Key that marks a field in the JSON Schema whose value may be a pulumi Output.
 OUTPUT_MARK = "x-output"
 
@@ -272,8 +271,6 @@ class _AcceptsBoolean:
 
 #: `OnOff[SomeEnum]`: a value of the enum. `true` means On and `false` Off, if the enum has them.
 OnOff = Annotated[_Choice, Field(strict=False), _AcceptsBoolean()]
-
-# Any JSON
 
 
 def _convert_names(value: Any) -> Any:

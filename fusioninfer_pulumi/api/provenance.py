@@ -67,10 +67,7 @@ class Provenance:
 
         Locations outside of pod templates are already the user's fields.
         """
-        is_in_template = (
-            len(location) > 2 and location[0] == "roles" and location[2] in TEMPLATE_FIELDS
-        )
-        if not is_in_template:
+        if len(location) < 3 or location[0] != "roles" or location[2] not in TEMPLATE_FIELDS:
             return location, True
         closest = find_closest(self.origins, location)
         if closest is None:

@@ -177,14 +177,9 @@ class GatewayArgs(SpecModel):
 _MAY_BE_OUTPUTS = {HTTP_ROUTE: ("hostnames", "namespace"), GATEWAY: ("annotations", "hostname")}
 #: Fields of a Gateway's spec, which belong to a Gateway that the service creates.
 _GATEWAY_SPEC_FIELDS = (
-    "gateway_class_name",
-    "listeners",
-    "addresses",
-    "infrastructure",
-    "allowed_listeners",
-    "tls",
+    "gateway_class_name", "listeners", "addresses", "infrastructure", "allowed_listeners", "tls",
     "default_scope",
-)
+)  # fmt: skip
 
 
 def _read_fields(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:

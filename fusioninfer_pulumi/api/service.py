@@ -64,7 +64,7 @@ class InferenceServiceManifest(SpecModel):
 def flatten(document: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the fields of `metadata` and `spec` into one mapping, without apiVersion and kind.
 
-    Unknown keys, and another apiVersion or kind, stay, so that validation reports them.
+    Unknown keys and unknown values of apiVersion and kind stay, so that validation reports them.
     """
     other_fields = {
         key: value

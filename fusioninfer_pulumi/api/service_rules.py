@@ -29,17 +29,9 @@ from fusioninfer_pulumi.rules.common import (
 
 #: Fields that only routers may have.
 ROUTER_FIELDS = (
-    "strategy",
-    "scorers",
-    "httproute",
-    "gateway",
-    "endpoint_picker",
-    "endpoint_picker_config",
-    "pool",
-    "model_rewrites",
-    "network_policy",
-    "reference_grants",
-)
+    "strategy", "scorers", "httproute", "gateway", "endpoint_picker", "endpoint_picker_config",
+    "pool", "model_rewrites", "network_policy", "reference_grants",
+)  # fmt: skip
 #: Fields of routers that have no effect without an endpoint picker.
 _PICKER_FIELDS = ("strategy", "scorers", "endpoint_picker_config", "pool", "model_rewrites")
 _SEPARATE_TEMPLATES = ("leader_template", "worker_template")

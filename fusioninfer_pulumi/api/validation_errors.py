@@ -133,7 +133,6 @@ def _convert_error(detail: ErrorDetails, root: type[BaseModel]) -> Finding:
     if error_type in _BOUNDS:
         words, context_key = _BOUNDS[error_type]
         limit = context[context_key]
-        # Print 1.0 as 1.
         limit = int(limit) if limit == int(limit) else limit
         return error(OUT_OF_RANGE, at, f"must be {words} {limit}, got {show(value)}")
     if error_type in ("enum", "literal_error"):

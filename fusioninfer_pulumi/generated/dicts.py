@@ -226,8 +226,8 @@ class CacheArgsDict(TypedDict, total=False):
     """Mount path of the volume."""
 
     warm_up: bool
-    """Whether a Job downloads the model before the pods are created, which by default mount the
-    cache read-only (see `readOnly`). Otherwise the engines download into the cache."""
+    """Whether a Job downloads the model before the pods are created. The pods then mount the cache
+    read-only, unless `readOnly` is false. Otherwise the engines download into the cache."""
 
     mount_model: bool
     """Whether to mount the model's directory at `model.mountPath`, and each adapter's at
@@ -346,11 +346,11 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     `endpointPickerConfig`."""
 
     resources: Mapping[str, Any] | None
-    """Resources of its container, replacing the default requests."""
+    """Resources of the picker's container, replacing the default requests."""
 
     template: Mapping[str, Any] | None
-    """Overrides of its pod template, merged into the generated one: mappings by key, lists of named
-    items (containers, volumes, env) by name. Its container is named `epp`."""
+    """Overrides of the picker's pod template. Mappings are merged by key, lists of named items
+    (containers, volumes, env) by name. The picker's container is named `epp`."""
 
     args: Sequence[str] | None
     """Additional command-line flags; flags that the library sets are rejected."""
@@ -362,7 +362,7 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     """What the gateway does if the endpoint picker is unavailable; `FailOpen` by default."""
 
     metrics: MetricsMode | Literal["Off", "Authenticated", "Unauthenticated"] | Literal[False]
-    """Who may read its metrics; no one by default."""
+    """Who may read the picker's metrics; no one by default."""
 
     flow_control: bool | None
     """Whether to queue requests while there is no pod, or while the KV caches of all pods are
@@ -384,7 +384,7 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     group_pairing: GroupPairing | Literal["Strict", "Preferred"] | None
     """With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and
     decode pods for each request; `Preferred` chooses the best decode pod of all groups, and a
-    prefill pod of another group if its group has none."""
+    prefill pod of another group if the decode pod's group has none."""
 
     tls: PickerTlsArgs | PickerTlsArgsDict
     """TLS between the gateway and the endpoint picker."""
@@ -446,7 +446,7 @@ class GangPolicyArgsDict(TypedDict, total=False):
     supports a minimum per role."""
 
     min_role_replicas: Mapping[str, int] | None
-    """Number of replicas of each role that are required in the gang; the others start when there is
+    """Number of replicas of each role that the gang requires; other replicas start when there is
     capacity. All replicas of a role without an entry are required; 0 makes a role optional. By
     default the whole service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup
     `subGroupPolicy`)."""
@@ -496,7 +496,7 @@ class GatewayArgsDict(TypedDict, total=False):
     """TLS settings of the whole Gateway."""
 
     default_scope: str | None
-    """`All` makes it a default Gateway (Gateway API 1.4, experimental)."""
+    """`All` makes the Gateway a default one (Gateway API 1.4, experimental)."""
 
     annotations: Mapping[str, Input[str]]
     """Annotations of the Gateway object; values may be Outputs."""
@@ -512,21 +512,21 @@ class GatewayRefArgsDict(TypedDict, total=False):
     """Namespace of the Gateway; the service's by default. May be an Output."""
 
     section_name: str | None
-    """Name of the listener to attach to; by default all that accept the route."""
+    """Name of the listener to attach to; by default all listeners that accept the route."""
 
     port: int | None
     """Port of the listeners to attach to; any by default."""
 
     listeners: Sequence[Mapping[str, Any]] | None
     """Listeners of the Gateway, if known: used to check the attachment and to compute the
-    endpoint's scheme and port. They are not written to the cluster."""
+    endpoint's scheme and port, not to change the Gateway."""
 
 
 class HttpRouteArgsDict(TypedDict, total=False):
     """The spec of the service's HTTPRoute, or a reference to another route to the service."""
 
     parent_refs: Sequence[Mapping[str, Any]] | None
-    """Gateways that the route attaches to; those of `gateway` by default."""
+    """Gateways that the route attaches to; by default the Gateways of `gateway`."""
 
     hostnames: Sequence[Input[str]] | None
     """Host names of the route; each may be an Output."""
@@ -583,11 +583,11 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     groups: int | None
     """Number of serving groups: copies of all roles, each with its own gang and its own pairs of
     prefill and decode pods. A role's `replicas` then count per group, and object names contain the
-    group's index, even for one group. 0 scales the service to zero. No groups by default."""
+    group's index, even for one group. 0 scales the service to zero. Default: no groups."""
 
     model: ModelArgs | ModelArgsDict | None
-    """The model that all roles serve: its source, name, adapters and cache. By default the pod
-    templates define it."""
+    """The served model: its source, name, adapters and cache. By default the pod templates define
+    it."""
 
     engine: EngineArgs | EngineArgsDict | None
     """The engine of generated containers; vLLM by default."""
@@ -612,8 +612,8 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     Default: `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
-    """Placement of the roles on node pools relative to each other; only for `place` and
-    `--inventory`."""
+    """What the node pools of the roles must have in common, such as the zone; used only by the
+    command `place` and the option `--inventory`."""
 
     rollout: RolloutArgs | RolloutArgsDict
     """How pod template changes are rolled out: batch size, order, timeout."""
@@ -691,8 +691,8 @@ class KedaFallbackArgsDict(TypedDict, total=False):
 class KvCacheOffloadingArgsDict(TypedDict, total=False):
     """Storage for KV cache beyond the accelerators' memory: host memory, then disks.
 
-    Uses vLLM's OffloadingConnector (0.14 or later, `secondary` 0.22) or SGLang's hierarchical cache
-    (`secondary` 0.5.3 or later)."""
+    Uses the OffloadingConnector of vLLM 0.14 or later, or SGLang's hierarchical cache. `secondary`
+    needs vLLM 0.22 or SGLang 0.5.3."""
 
     cpu: Required[str | int]
     """Host memory for the KV cache of one engine in total, such as `64Gi`; with `parallelism.data`,
@@ -708,10 +708,10 @@ class KvCacheOffloadingArgsDict(TypedDict, total=False):
 class KvEventsArgsDict(TypedDict, total=False):
     """KV cache events of the engine, for an endpoint picker that uses them for scoring.
 
-    With `{}` each pod publishes on its own address; pickers that discover pods subscribe there."""
+    With `{}` each pod publishes events on its own address, where pickers subscribe to them."""
 
     endpoint: str
-    """ZMQ endpoint: with the host `*` or `[::]` the engine listens, with others it connects."""
+    """ZMQ endpoint. The engine listens if the host is `*` or `[::]`, else it connects."""
 
     topic: str | None
     """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers
@@ -741,7 +741,7 @@ class KvTransferArgsDict(TypedDict, total=False):
     """First port of NIXL's side channel, on which pods negotiate transfers."""
 
     rdma: RdmaArgs | RdmaArgsDict | None
-    """RDMA devices to request and use; by default those that the template requests."""
+    """RDMA devices to request and use; by default the template's requests apply."""
 
     shared_memory: str | None
     """Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."""
@@ -888,10 +888,10 @@ class MultinodeArgsDict(TypedDict, total=False):
     `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."""
 
     launcher: Launcher | Literal["ray", "multiprocessing", "data-parallel", "none"] | None
-    """How the pods of a replica form one engine. Default: `none` if there is a `workerTemplate`
-    (if `parallelism` is also set, only if that template has a command); `data-parallel` for vLLM if
-    `parallelism.data` is a multiple of the nodes; `multiprocessing` for SGLang and generated
-    containers; else `ray`."""
+    """How the pods of a replica form one engine. By default the first that applies: `none` with a
+    `workerTemplate` (if `parallelism` is also set, only if that template has a command);
+    `data-parallel` for vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for
+    SGLang and generated containers; `ray`."""
 
 
 class NetworkConfigArgsDict(TypedDict, total=False):
@@ -904,17 +904,17 @@ class NetworkConfigArgsDict(TypedDict, total=False):
 class NetworkPolicyArgsDict(TypedDict, total=False):
     """NetworkPolicies that restrict access to the service's pods.
 
-    Without this field, they are created if `gateway.implementation` determines where proxies run."""
+    By default created if `gateway.implementation` determines where the gateway's proxies run."""
 
     enabled: bool
     """Whether to create NetworkPolicies; without them everyone can reach the pods."""
 
     gateway_namespace: Input[str] | None
-    """Namespace of the gateway's proxies; all pods in it get access. By default the one
-    in which `gateway.implementation` runs its proxies. May be an Output."""
+    """Namespace of the gateway's proxies; all pods in it get access. By default the
+    namespace in which `gateway.implementation` runs its proxies. May be an Output."""
 
     gateway: Sequence[Mapping[str, Any]] | None
-    """NetworkPolicyPeers that match the gateway's proxies, instead of their namespace."""
+    """NetworkPolicyPeers that match the gateway's proxies, instead of `gatewayNamespace`."""
 
     metrics: Sequence[Mapping[str, Any]] | None
     """NetworkPolicyPeers that may read metrics; none by default. Required by `monitoring`."""
@@ -947,7 +947,7 @@ class NodePoolArgsDict(TypedDict, total=False):
     """Name of the pool, unique in the inventory."""
 
     nodes: Required[int]
-    """Number of nodes; of an autoscaled pool, the maximum."""
+    """Number of nodes; the maximum number of an autoscaled pool."""
 
     accelerators: Required[int]
     """Accelerators per node."""
@@ -967,7 +967,7 @@ class NodePoolArgsDict(TypedDict, total=False):
     """Properties of the accelerators."""
 
     labels: Mapping[str, str]
-    """Labels of all nodes; `kubernetes.io/os: linux` unless set otherwise."""
+    """Labels of all nodes. Placement adds `kubernetes.io/os: linux` if that label is not set."""
 
     taints: Sequence[TaintArgs | TaintArgsDict]
     """Taints of all nodes."""
@@ -1209,7 +1209,7 @@ class RoleArgsDict(TypedDict, total=False):
 
     topology_spread: Sequence[TopologySpreadArgs | TopologySpreadArgsDict] | None
     """Spreads the leaders of the replicas over zones or nodes. By default generated single-node
-    roles are spread over nodes if possible, and the scheduler decides about others."""
+    roles are spread over nodes if possible, and other roles as the scheduler decides."""
 
     pod_labels: Mapping[str, Input[str]]
     """Labels of the role's pods; for a router, of the endpoint picker's pods. They override the
@@ -1265,11 +1265,11 @@ class RoleArgsDict(TypedDict, total=False):
 
     reference_grants: bool | None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
-    namespaces. By default a warning names the missing ones."""
+    namespaces. By default a warning names the missing grants."""
 
 
 class RolePlacementArgsDict(TypedDict, total=False):
-    """Node pools that a role may use, in addition to the constraints of its pod templates."""
+    """Restricts the node pools of a role. The constraints of its pod templates apply, too."""
 
     pools: Sequence[str] | None
     """Names of the allowed pools; all by default. Taints of pools named here are tolerated."""
@@ -1279,7 +1279,9 @@ class RolePlacementArgsDict(TypedDict, total=False):
 
 
 class RoleRolloutArgsDict(TypedDict, total=False):
-    """Update of one role; fields default to those of the service's `rollout`."""
+    """Update of one role. A field that is not set takes the value of the service's `rollout`.
+
+    The defaults below apply if the field is set in neither of the two."""
 
     strategy: RolloutStrategy | Literal["Rolling", "AllAtOnce", "Recreate"] | None
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
@@ -1293,12 +1295,13 @@ class RoleRolloutArgsDict(TypedDict, total=False):
     default. They need additional capacity. Only for `Rolling` with layout `PerRole`."""
 
     partition: int | None
-    """Replicas with a lower ordinal keep their current pod template until `partition` is lowered; 0
-    by default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas whose ordinal is below `partition` keep their current pod template until it is
+    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails; 45m by default, more for large models."""
+    the update fails. Default: `45m`; if a generated container may take longer than that to start,
+    its startup timeout plus 10 minutes."""
 
 
 class RolloutArgsDict(TypedDict, total=False):
@@ -1316,12 +1319,13 @@ class RolloutArgsDict(TypedDict, total=False):
     default. They need additional capacity. Only for `Rolling` with layout `PerRole`."""
 
     partition: int | None
-    """Replicas with a lower ordinal keep their current pod template until `partition` is lowered; 0
-    by default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas whose ordinal is below `partition` keep their current pod template until it is
+    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails; 45m by default, more for large models."""
+    the update fails. Default: `45m`; if a generated container may take longer than that to start,
+    its startup timeout plus 10 minutes."""
 
     role_order: RoleOrder | Literal["Together", "Sequential"]
     """`Together` (default) or `Sequential`: in the order of the roles."""
@@ -1331,9 +1335,9 @@ class RolloutArgsDict(TypedDict, total=False):
     index first; `maxUnavailable` and `partition` then count groups."""
 
     pull_images: bool
-    """Whether the engines' images are pulled on all nodes that the roles' pods may run on before an
-    update changes pods, by a DaemonSet for each role. They take disk space on all of these nodes.
-    If an image cannot be pulled, the update fails and changes no pod."""
+    """Whether DaemonSets pull the engines' images before an update changes pods, on all nodes where
+    the pods may run. The images take disk space on all of these nodes. If an image cannot be
+    pulled, the update fails and changes no pod."""
 
 
 class S3ArgsDict(TypedDict, total=False):
@@ -1401,8 +1405,8 @@ class ServiceLevelArgsDict(TypedDict, total=False):
     highest priority first."""
 
     max_queued: int | None
-    """Maximum number of requests of this level that wait in the endpoint picker; the others get
-    status 429. Default: 5000."""
+    """Maximum number of requests of this level that wait in the endpoint picker; further
+    requests get status 429. Default: 5000."""
 
 
 class ServiceLevelsArgsDict(TypedDict, total=False):
@@ -1424,7 +1428,7 @@ class ServiceLevelsArgsDict(TypedDict, total=False):
 
 
 class ServicePlacementArgsDict(TypedDict, total=False):
-    """Placement of a service's roles relative to each other."""
+    """What the node pools of a service's roles must have in common."""
 
     colocate: str | None
     """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the
@@ -1445,17 +1449,17 @@ class SessionArgsDict(TypedDict, total=False):
 class SidecarArgsDict(TypedDict, total=False):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port. If the picker chose none, the decode engine computes the prompt."""
+    It listens on the pool's port. Without a prefill pod, the decode engine computes the prompt."""
 
     enabled: bool
     """Whether to add the sidecar; if not, the template's containers are used unchanged."""
 
     image: Input[str] | None
-    """Image; by default the one released with the endpoint picker. May be an Output."""
+    """Image; by default the sidecar released with the endpoint picker. May be an Output."""
 
     family: str | None
     """Release of the image, such as `llm-d-0.10`, if its name and tag do not contain the release;
-    by default the endpoint picker's."""
+    by default the endpoint picker's release."""
 
     connector: (
         SidecarConnector
@@ -1514,7 +1518,7 @@ class StorageArgsDict(TypedDict, total=False):
         AccessMode | Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
     ]
     """Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. If
-    they change, another claim is created, and the model is downloaded again."""
+    the modes change, another claim is created, and the model is downloaded again."""
 
 
 class SubGroupPolicyArgsDict(TypedDict, total=False):
@@ -1534,7 +1538,7 @@ class TaintArgsDict(TypedDict, total=False):
     """Key of the taint."""
 
     value: str
-    """Its value, empty by default."""
+    """Value of the taint, empty by default."""
 
     effect: Required[TaintEffect | Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]]
     """`NoSchedule`, `PreferNoSchedule` or `NoExecute`."""
@@ -1588,7 +1592,7 @@ class WaitArgsDict(TypedDict, total=False):
 
     timeout: str
     """Time that new replicas, gateways and the endpoint may take together, such as `90s` or
-    `1h30m`; 45m by default, more for large models."""
+    `1h30m`. The default is that of `rollout.timeout`."""
 
 
 class WarmUpJobArgsDict(TypedDict, total=False):
@@ -1666,7 +1670,7 @@ class RouterDict(TypedDict, total=False):
 
     reference_grants: bool | None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
-    namespaces. By default a warning names the missing ones."""
+    namespaces. By default a warning names the missing grants."""
 
     pod_labels: Mapping[str, Input[str]]
     """Labels of the role's pods; for a router, of the endpoint picker's pods. They override the
@@ -1726,7 +1730,7 @@ class ModelServiceDict(TypedDict, total=False):
 
     topology_spread: Sequence[TopologySpreadArgs | TopologySpreadArgsDict] | None
     """Spreads the leaders of the replicas over zones or nodes. By default generated single-node
-    roles are spread over nodes if possible, and the scheduler decides about others."""
+    roles are spread over nodes if possible, and other roles as the scheduler decides."""
 
     name: str | None
     """Kubernetes name of the service; by default the component's logical name."""
@@ -1743,7 +1747,7 @@ class ModelServiceDict(TypedDict, total=False):
     groups: int | None
     """Number of serving groups: copies of all roles, each with its own gang and its own pairs of
     prefill and decode pods. A role's `replicas` then count per group, and object names contain the
-    group's index, even for one group. 0 scales the service to zero. No groups by default."""
+    group's index, even for one group. 0 scales the service to zero. Default: no groups."""
 
     edition: Edition | Literal["2026.11"] | None
     """Pins the library's defaults, so that they stay when the library is upgraded: releases and
@@ -1765,8 +1769,8 @@ class ModelServiceDict(TypedDict, total=False):
     Default: `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
-    """Placement of the roles on node pools relative to each other; only for `place` and
-    `--inventory`."""
+    """What the node pools of the roles must have in common, such as the zone; used only by the
+    command `place` and the option `--inventory`."""
 
     rollout: RolloutArgs | RolloutArgsDict
     """How pod template changes are rolled out: batch size, order, timeout."""

@@ -62,15 +62,12 @@ class KubernetesApi:
     def versions(self) -> Mapping[str, tuple[str, ...]]:
         """The served versions of each API group, the preferred one first; empty if unreadable."""
         groups = (self._read("/apis") or {}).get("groups") or ()
-        return {
-            group["name"]: tuple(
-                dict.fromkeys(
-                    version["version"]
-                    for version in (group["preferredVersion"], *group["versions"])
-                )
-            )
-            for group in groups
-        }
+        versions = {}
+        for group in groups:
+            served = [item["version"] for item in (group["preferredVersion"], *group["versions"])]
+            # `versions` contains the preferred version again.
+            versions[group["name"]] = tuple(dict.fromkeys(served))
+        return versions
 
     @cached_property
     def release(self) -> str:
@@ -83,14 +80,15 @@ class KubernetesApi:
         Empty if the cluster does not serve the version or denies access to its list of kinds.
         """
         if api_version not in self._paths:
-            root = f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
+            root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
             resources = (self._read(root) or {}).get("resources") or ()
-            folders = {True: f"{root}/namespaces/{{}}", False: root}
-            self._paths[api_version] = {
-                resource["kind"]: f"{folders[resource['namespaced']]}/{resource['name']}"
-                for resource in resources
-                if "/" not in resource["name"]
-            }
+            paths = {}
+            for resource in resources:
+                is_subresource = "/" in resource["name"]
+                if not is_subresource:
+                    folder = f"{root}/namespaces/{{}}" if resource["namespaced"] else root
+                    paths[resource["kind"]] = f"{folder}/{resource['name']}"
+            self._paths[api_version] = paths
         return self._paths[api_version]
 
     def path(self, api: str, kind: str, namespace: str | None = None) -> str | None:
@@ -104,10 +102,11 @@ class KubernetesApi:
             api_versions = [f"{api}/{version}" for version in self.versions.get(api, ())]
         for api_version in api_versions:
             path = self.kind_paths(api_version).get(kind)
-            if path is not None and namespace is None:
+            if path is None:
+                continue
+            if namespace is None:
                 return path.replace("/namespaces/{}", "")
-            if path is not None:
-                return path.format(quote(namespace or "", safe=""))
+            return path.format(quote(namespace, safe=""))
         return None
 
     def get(self, api: str, kind: str, namespace: str | None, name: str) -> Object | None:
@@ -169,8 +168,10 @@ class KubernetesApi:
         except UnreadableError:
             return
         try:
+            if response.status != 200:
+                return
             partial_line = b""
-            for part in response.stream(decode_content=False) if response.status == 200 else ():
+            for part in response.stream(decode_content=False):
                 *lines, partial_line = (partial_line + part).split(b"\n")
                 for event in map(json.loads, filter(None, lines)):
                     if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
@@ -200,7 +201,7 @@ class KubernetesApi:
             content = json.loads(response.data)
         except ValueError:
             content = {"message": _join_lines(response.data.decode(errors="replace"))[:500]}
-        return response.status, content if isinstance(content, dict) else {}
+        return response.status, (content if isinstance(content, dict) else {})
 
     def _read(
         self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json"
@@ -233,8 +234,8 @@ class KubernetesApi:
             if setting.get("in") == "header" and setting.get("value"):
                 headers[setting["key"]] = setting["value"]
         if body is not None:
-            apply = method == "PATCH"
-            headers["Content-Type"] = f"application/{'apply-patch+yaml' if apply else 'json'}"
+            subtype = "apply-patch+yaml" if method == "PATCH" else "json"
+            headers["Content-Type"] = f"application/{subtype}"
         try:
             return self._connection.rest_client.pool_manager.request(
                 method,
@@ -274,7 +275,7 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
     if not configuration.verify_ssl:
         # An update sends many requests. Warn only once, unless a filter for the warning exists.
         category: Any = importlib.import_module("urllib3.exceptions").InsecureRequestWarning
-        if not any(entry[2] is category for entry in warnings.filters):
+        if not any(filtered is category for _, _, filtered, *_ in warnings.filters):
             warnings.simplefilter("once", category)
     return client.ApiClient(configuration)
 
@@ -330,7 +331,7 @@ def send_dry_runs(
     next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
     seconds: float,
 ) -> list[list[Answer] | None]:
-    """Send dry runs of objects; return the answers to each, None if they were late.
+    """Send dry runs of objects; return the answers to each object, None if they came too late.
 
     The API server stores nothing. Pods are sent as new objects. Other objects are sent as
     server-side applies by the manager that last applied them, so fields that the new object lacks
@@ -360,7 +361,8 @@ def _dry_run(
     answers: list[Answer] = []
     while manifest is not None:
         namespace = manifest["metadata"].get("namespace")
-        path = api.path(manifest["apiVersion"], manifest["kind"], namespace and str(namespace))
+        namespace = None if namespace is None else str(namespace)
+        path = api.path(manifest["apiVersion"], manifest["kind"], namespace)
         if path is None:
             return [Answer(0)]
         if manifest["kind"] == "Pod":
@@ -371,19 +373,21 @@ def _dry_run(
             manager = _last_manager(live) if code == 200 else _DEFAULT_MANAGER
             query = {**_DRY_RUN_QUERY, "fieldManager": manager, "force": "true"}
             code, content = api.request("PATCH", path, query, manifest)
-        answers.append(_parse_answer(code, content))
-        manifest = next_request(manifest, answers[-1])
+        answer = _parse_answer(code, content)
+        answers.append(answer)
+        manifest = next_request(manifest, answer)
     return answers
 
 
 def _last_manager(live: Mapping[str, Any]) -> str:
     managers = (live.get("metadata") or {}).get("managedFields") or ()
-    applied = [
+    times_and_names = [
         (str(manager.get("time")), str(manager["manager"]))
         for manager in managers
         if manager.get("operation") == "Apply" and not manager.get("subresource")
     ]
-    return max(applied)[1] if applied else _DEFAULT_MANAGER
+    _, last_manager = max(times_and_names, default=("", _DEFAULT_MANAGER))
+    return last_manager
 
 
 def _parse_answer(code: int, content: Mapping[str, Any]) -> Answer:

@@ -6,7 +6,7 @@ The user's entries take precedence over generated ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 #: Path of a container's shared memory, which has 64 MiB unless a volume is mounted there.
@@ -18,7 +18,7 @@ Manifest = dict[str, Any]
 
 
 def add_env(container: Fields, variables: Sequence[Fields]) -> Manifest:
-    """Return a container with more variables, except those whose names it already has."""
+    """Return a container with variables added, except those whose names it already has."""
     existing = list(container.get("env") or ())
     names = {variable.get("name") for variable in existing}
     added = [dict(variable) for variable in variables if variable["name"] not in names]
@@ -57,8 +57,8 @@ def find_mount(container: Fields, path: str) -> Fields | None:
 def choose_free_name(wanted: str, existing: Iterable[Fields] | None) -> str:
     """Return a wanted name, with a number appended if an existing item has the name."""
     taken = {item.get("name") for item in existing or ()}
-    numbered = (f"{wanted}-{number}" for number in count(2))
-    return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
+    candidates = chain([wanted], (f"{wanted}-{number}" for number in count(2)))
+    return next(name for name in candidates if name not in taken)
 
 
 def shared_memory(
@@ -69,8 +69,10 @@ def shared_memory(
     None if the container mounts something there already, or if the pod uses the host's IPC
     namespace, and with it the host's shared memory. `limit` is the volume's size limit.
     """
-    source = {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
-    return None if spec.get("hostIPC") else empty_dir(spec, container, "shm", SHARED_MEMORY, source)
+    if spec.get("hostIPC"):
+        return None
+    source = {"medium": "Memory"} if limit is None else {"medium": "Memory", "sizeLimit": limit}
+    return empty_dir(spec, container, name="shm", path=SHARED_MEMORY, source=source)
 
 
 def empty_dir(
@@ -97,14 +99,7 @@ def overlay(generated: Any, override: Any) -> Any:
         }
         added = {key: value for key, value in override.items() if key not in generated}
         return {**merged, **added}
-    if (
-        isinstance(generated, list)
-        and isinstance(override, list)
-        and all(
-            isinstance(item, Mapping) and isinstance(item.get("name"), str)
-            for item in generated + override
-        )
-    ):
+    if _is_list_of_named_items(generated) and _is_list_of_named_items(override):
         overrides = {item["name"]: item for item in override}
         merged_items = [
             overlay(item, overrides[item["name"]]) if item["name"] in overrides else item
@@ -115,10 +110,17 @@ def overlay(generated: Any, override: Any) -> Any:
     return override
 
 
+def _is_list_of_named_items(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in value
+    )
+
+
 def use_mirror(image: str, registry: str | None) -> str:
     """Replace the registry in an image's name, not its path and tag; None replaces nothing."""
     if registry is None:
         return image
     host, _, path = image.partition("/")
     # A first part without a dot or a port is not a registry, but part of a Docker Hub path.
-    return f"{registry}/{path if '.' in host or ':' in host else image}"
+    has_registry = "." in host or ":" in host
+    return f"{registry}/{path if has_registry else image}"

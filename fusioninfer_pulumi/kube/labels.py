@@ -75,19 +75,13 @@ LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
 # replicas of a role.
 LWS_GROUP_INDEX = f"{LWS_PREFIX}group-index"
 LWS_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}exclusive-topology"
-# Set by LeaderWorkerSet on pods. It overwrites a user's values, except those of group-index and
-# group-key. If a user sets one of these two, it mixes up its groups or never becomes Available.
-LWS_OWNED_LABELS = frozenset(
-    {
-        LWS_NAME,
-        LWS_WORKER_INDEX,
-        LWS_GROUP_INDEX,
-        f"{LWS_PREFIX}group-key",
-        f"{LWS_PREFIX}template-revision-hash",
-        f"{LWS_PREFIX}subgroup-index",
-        f"{LWS_PREFIX}subgroup-key",
-    }
-)
+# LeaderWorkerSet sets them on pods and overwrites a user's values, except of group-index and
+# group-key. With a user's value, it mixes up its groups or never becomes Available.
+LWS_OWNED_LABELS = frozenset({
+    LWS_NAME, LWS_WORKER_INDEX, LWS_GROUP_INDEX, f"{LWS_PREFIX}group-key",
+    f"{LWS_PREFIX}template-revision-hash", f"{LWS_PREFIX}subgroup-index",
+    f"{LWS_PREFIX}subgroup-key",
+})  # fmt: skip
 
 # On the objects of an imported service whose source manifest selects clusters: the label selector,
 # and the tolerated taints of clusters (JSON). Only people read them, because Pulumi's provider or

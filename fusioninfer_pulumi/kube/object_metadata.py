@@ -77,15 +77,16 @@ def role_and_binding(
 ) -> Iterator[Manifest]:
     """Yield a Role and its RoleBinding to ServiceAccounts.
 
-    Each rule is an API group with resources and verbs.
+    Each rule has an API group, resources and verbs.
     """
     rbac_rules = [
         {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
         for group, resources, verbs in rules
     ]
-    object_meta = metadata(meta, name, more_labels)
-    yield build_object(f"{_RBAC}/v1", "Role", object_meta, rules=rbac_rules)
-    yield role_binding(meta, metadata(meta, name, more_labels), ("Role", name), accounts)
+    role_meta = metadata(meta, name, more_labels)
+    binding_meta = metadata(meta, name, more_labels)
+    yield build_object(f"{_RBAC}/v1", "Role", role_meta, rules=rbac_rules)
+    yield role_binding(meta, binding_meta, ("Role", name), accounts)
 
 
 def role_binding(

@@ -12,7 +12,7 @@ POOL_GROUP = "inference.networking.k8s.io"
 POOL_KIND = "InferencePool"
 REWRITE_KIND, OBJECTIVE_KIND = "InferenceModelRewrite", "InferenceObjective"
 
-# Names of the ports that monitors select: of the decode leaders' sidecar, and the picker's metrics.
+# Names of the ports that monitors select: on the decode leaders' sidecar, and on the picker.
 SIDECAR_PORT = "sidecar"
 EPP_METRICS_PORT = "http-metrics"
 
@@ -20,7 +20,6 @@ EPP_METRICS_PORT = "http-metrics"
 # characters>`. Label values have at most 63 characters: a longer name passes admission, but its
 # pods are never created (kubernetes#64023).
 STATEFUL_SET_LIMIT = 52
-
 
 # Deployment, Service, ServiceAccount, Role and RoleBinding of the endpoint picker.
 endpoint_picker = "{}-epp".format
@@ -40,14 +39,14 @@ dashboards = "{}-dashboards".format
 disruption_budget = engine_monitor = role_network_policy = "{}-{}".format
 # InferenceObjective of a service level; requests name it in a header.
 inference_objective = "{}-{}".format
-# Volcano task, from role and replica index: a key of `minTaskMember` and its pods' `task-spec`.
+# Volcano task of a replica: a key in `minTaskMember`, and its pods' annotation `task-spec`.
 task = "{}-{}".format
 
 # DaemonSet that pulls the image of a role's leader (0) or worker (1) before an update.
 image_pull = "{}-{}-images-{}".format
 
 # These objects are immutable, so their names end in a digest of their content: the claim that
-# caches model files, the Job that fills it, and a role's claim template (service, role, claim).
+# caches model files, the Job that fills it, and the template of a claim (service, role, claim).
 model_cache = "{}-model-cache-{}".format
 model_warm_up = "{}-model-{}".format
 claim_template = "{}-{}-{}-{}".format
@@ -56,14 +55,14 @@ claim_template = "{}-{}-{}-{}".format
 # and services have no colon, so no two services share a binding.
 metrics_reviewer = "fusioninfer:{}:{}-epp".format
 # ReferenceGrant, from namespace and name of the route or Gateway that refers to another namespace.
-# For an external route, the name of its backend is used. Neither part has a dot.
+# For an external route, the name of its backend is used. Namespaces have no dot.
 reference_grant = "{}.{}".format
 
 
 def serving_group(service: str, index: int | None = None) -> str:
-    """Return the name of a serving group's PodGroup, the prefix of its LeaderWorkerSets' names.
+    """Return the name of a serving group's PodGroup, with which its LeaderWorkerSets' names begin.
 
-    It is the service's name if the service has no groups.
+    If the service has no groups, this is the service's name.
     """
     return service if index is None else f"{service}-{index}"
 
@@ -79,7 +78,7 @@ def leader_worker_set(
 
 
 def role_lws(service: str, role: str, serving_group_index: int | None = None) -> str:
-    """Return the name of a role's LeaderWorkerSet, StatefulSet and Service with layout PerRole."""
+    """Return the name of the LeaderWorkerSet that runs all replicas of a role (layout PerRole)."""
     return f"{serving_group(service, serving_group_index)}-{role}"
 
 

@@ -21,8 +21,8 @@ _DECIMAL = {
     **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
 }
 _FACTORS = {**_BINARY, **_DECIMAL}
-#: Maximum length of a quantity, and maximum exponent.
-_LIMIT = 64
+_MAX_LENGTH = 64
+_MAX_EXPONENT = 64
 
 
 def parse(value: str | float | Decimal) -> Decimal:
@@ -34,13 +34,13 @@ def parse(value: str | float | Decimal) -> Decimal:
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is not a Kubernetes quantity")
     text = str(value)
-    match = _QUANTITY.fullmatch(text) if len(text) <= _LIMIT else None
+    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None:
-        raise ValueError(f"{text[:_LIMIT]!r} is not a Kubernetes quantity")
+        raise ValueError(f"{text[:_MAX_LENGTH]!r} is not a Kubernetes quantity")
     number = Decimal(match["number"])
     if match["exponent"] is not None:
         exponent = int(match["exponent"])
-        if abs(exponent) > _LIMIT:
+        if abs(exponent) > _MAX_EXPONENT:
             raise ValueError(f"{text!r} is not a Kubernetes quantity")
         return number.scaleb(exponent)
     if match["suffix"] is not None:
@@ -53,7 +53,8 @@ def is_oversized(value: str | float) -> bool:
     try:
         parse(value)
     except ValueError:
-        return _QUANTITY.fullmatch(str(value)[: 10 * _LIMIT]) is not None  # it may be huge
+        # Only the start is matched, because the text may be huge.
+        return _QUANTITY.fullmatch(str(value)[: 10 * _MAX_LENGTH]) is not None
     return False
 
 

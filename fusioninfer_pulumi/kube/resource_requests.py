@@ -9,31 +9,20 @@ from typing import Any
 from fusioninfer_pulumi.kube import labels, quantity
 
 # Resource names of device plugins.
-_ACCELERATORS = dict.fromkeys(
-    (
-        "nvidia.com/gpu",
-        "nvidia.com/gpu.shared",
-        "amd.com/gpu",
-        "gpu.intel.com/i915",
-        "gpu.intel.com/xe",
-        "habana.ai/gaudi",
-        "google.com/tpu",
-        "aws.amazon.com/neuron",
-        "aws.amazon.com/neurondevice",
-        "aws.amazon.com/neuroncore",
-        "huawei.com/Ascend910",
-        "huawei.com/Ascend310P",
-        "cambricon.com/mlu",
-        "furiosa.ai/rngd",
-        "rebellions.ai/ATOM",
-    )
-)
+_ACCELERATORS = (
+    "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu",
+    "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi", "google.com/tpu",
+    "aws.amazon.com/neuron", "aws.amazon.com/neurondevice", "aws.amazon.com/neuroncore",
+    "huawei.com/Ascend910", "huawei.com/Ascend310P",
+    "cambricon.com/mlu", "furiosa.ai/rngd", "rebellions.ai/ATOM",
+)  # fmt: skip
 _ACCELERATOR_PREFIXES = ("nvidia.com/mig-",)
 # Real names, not misspelled accelerators: KubeVirt's devices, Huawei's other chips.
 _OTHER_SUFFIXES = ("/vgpu", "/pgpu")
 _OTHER_PREFIXES = ("huawei.com/Ascend",)
 #: Cutoff for difflib, just above the similarity of `arm.com/gpu`, a real name, to `amd.com/gpu`.
 _MIN_SIMILARITY = 0.92
+#: Accelerators on which an engine does not run one rank each.
 _PREFIXES_WITHOUT_RANKS = ("aws.amazon.com/neuron", "nvidia.com/mig-")
 
 Amounts = dict[str, Decimal]
@@ -61,17 +50,17 @@ def suggest_accelerator(resource: str) -> str | None:
         return None
     import difflib  # noqa: PLC0415  # start-up time: few names get here
 
-    close = difflib.get_close_matches(lowered, names, 1, _MIN_SIMILARITY)
+    close = difflib.get_close_matches(lowered, names, n=1, cutoff=_MIN_SIMILARITY)
     return names[close[0]] if close else None
 
 
 def pod_requests(template: Mapping[str, Any]) -> Amounts:
     """Return the effective requests of one pod by resource name, as the scheduler counts them.
 
-    A pod needs the larger of two amounts: that of its containers and all sidecars, or that of the
-    largest init container and the sidecars before it (Kubernetes, "Init containers: resource
-    sharing within containers"). Amounts in the pod's own `resources` replace it, and the pod's
-    overhead is added. A missing request equals its limit.
+    A pod needs the larger of two amounts: the sum of its containers and all sidecars, or the sum of
+    the largest init container and the sidecars before it (Kubernetes, "Init containers: resource
+    sharing within containers"). Amounts in the pod's own `resources` replace this amount, and the
+    pod's overhead is added. A missing request equals its limit.
     """
     spec = template.get("spec") or {}
     sidecars: Amounts = {}

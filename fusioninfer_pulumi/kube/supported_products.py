@@ -47,8 +47,9 @@ class Product:
         apply = "kubectl apply --server-side -f " if self.install.startswith("https:") else ""
         if self.min_release is None:
             return f"it: {apply}{self.install}"
-        unless = f" (not {', '.join(map(format_release, self.broken))})" if self.broken else ""
-        return f"{format_release(self.min_release)} or later{unless}: {apply}{self.install}"
+        broken = ", ".join(map(format_release, self.broken))
+        exceptions = f" (not {broken})" if broken else ""
+        return f"{format_release(self.min_release)} or later{exceptions}: {apply}{self.install}"
 
 
 _GATEWAY_URL = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1"
@@ -232,7 +233,8 @@ def find_products(manifest: Mapping[str, Any]) -> Iterator[tuple[Product, Kind]]
         same_group = product.group == api.rpartition("/")[0]
         applies = product.field in fields if product.field else same_group
         if applies and product.kind in ("", kind):
-            yield product, ((api, kind) if same_group else (product.group, ""))
+            needed = (api, kind) if same_group else (product.group, "")
+            yield product, needed
 
 
 def walk(

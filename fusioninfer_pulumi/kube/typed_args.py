@@ -15,36 +15,17 @@ from typing import Any
 #: Fields of pod templates whose Kubernetes name is not their Python name in camelCase
 #: (pulumi-kubernetes 4.34.2; a test compares them).
 _IRREGULAR = {
-    "dataset_uuid": "datasetUUID",
-    "disk_uri": "diskURI",
-    "downward_api": "downwardAPI",
-    "exec_": "exec",
-    "host_ip": "hostIP",
-    "host_ipc": "hostIPC",
-    "host_pid": "hostPID",
-    "pd_id": "pdID",
-    "scale_io": "scaleIO",
-    "set_hostname_as_fqdn": "setHostnameAsFQDN",
-    "storage_policy_id": "storagePolicyID",
-    "target_wwns": "targetWWNs",
-    "volume_id": "volumeID",
-}
+    "dataset_uuid": "datasetUUID", "disk_uri": "diskURI", "downward_api": "downwardAPI",
+    "exec_": "exec", "host_ip": "hostIP", "host_ipc": "hostIPC", "host_pid": "hostPID",
+    "pd_id": "pdID", "scale_io": "scaleIO", "set_hostname_as_fqdn": "setHostnameAsFQDN",
+    "storage_policy_id": "storagePolicyID", "target_wwns": "targetWWNs", "volume_id": "volumeID",
+}  # fmt: skip
 
 #: Fields that are maps whose keys users choose.
-USER_KEY_MAPS = frozenset(
-    (
-        "annotations",
-        "labels",
-        "limits",
-        "matchLabels",
-        "nodeSelector",
-        "options",
-        "overhead",
-        "requests",
-        "userAnnotations",
-        "volumeAttributes",
-    )
-)
+USER_KEY_MAPS = frozenset({
+    "annotations", "labels", "limits", "matchLabels", "nodeSelector", "options", "overhead",
+    "requests", "userAnnotations", "volumeAttributes",
+})  # fmt: skip
 
 # Attribute with which the SDK records a property's Kubernetes name.
 _MARK = "_pulumi_name"

@@ -52,7 +52,8 @@ class LoadedDocument(NamedTuple):
     @property
     def findings(self) -> tuple[tuple[Origin, Finding], ...]:
         """All findings of loading and of the plan, at the fields of the source document."""
-        return (*self.remarks, *self._locate(() if self.plan is None else self.plan.findings))
+        plan_findings = () if self.plan is None else self.plan.findings
+        return (*self.remarks, *self._locate(plan_findings))
 
     @property
     def has_errors(self) -> bool:
@@ -75,7 +76,7 @@ class LoadedDocument(NamedTuple):
         plan = self.plan
         if plan is not None:
             plan = replace(plan, findings=tuple(filter(is_kept, plan.findings)))
-        remarks = tuple(located for located in self.remarks if is_kept(located[1]))
+        remarks = tuple((origin, finding) for origin, finding in self.remarks if is_kept(finding))
         return self._replace(remarks=remarks, plan=plan)
 
     def _locate(self, findings: Iterable[Finding]) -> Iterable[tuple[Origin, Finding]]:
@@ -92,7 +93,7 @@ def make_note(origin: Origin, finding: Finding) -> LoadedDocument:
 def split_list(
     file: str, number: int, raw: Any
 ) -> tuple[list[tuple[Origin, Any]], list[LoadedDocument]]:
-    """Return the items of a `List`, or the document itself, with origins, and the List's errors."""
+    """Return the items of a `List`, or another document itself, and the errors of the `List`."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
@@ -101,8 +102,9 @@ def split_list(
         (Origin(file, number, index), item)
         for index, item in enumerate(entries if isinstance(entries, list) else ())
     ]
-    problems = tuple((origin, finding) for finding in _list_findings(raw))
-    return items, [LoadedDocument(origin, problems)] if problems else []
+    findings = tuple((origin, finding) for finding in _list_findings(raw))
+    invalid = [LoadedDocument(origin, findings)] if findings else []
+    return items, invalid
 
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
@@ -124,7 +126,7 @@ def load_documents(
 ) -> list[LoadedDocument]:
     """Load the documents of one input, which may refer to each other.
 
-    Returns services and documents that are not services, in the order of the documents.
+    Returns the services, and the documents that have findings but no service, in input order.
 
     Args:
         documents: The documents with their origins.
@@ -171,9 +173,10 @@ def _group_by_importer(
 def _add_referenced(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Return `owners` with an importer for each object that its documents name or select.
+    """Add owners of objects: the importers whose documents name or select these objects.
 
-    Repeats until nothing changes, because such an object may name others, as a ServiceAccount does.
+    Repeats until nothing changes, because an added object, such as a ServiceAccount, may name
+    further objects.
     """
     importers_by_key: dict[Any, Importer] = {}
     groups = list(_group_by_importer(documents, owners))
@@ -210,14 +213,14 @@ def _convert(
         origins = service.origins.documents
         document = LoadedDocument(
             service.main.origin,
-            tuple(located for located in findings if located[0] in origins),
+            tuple((origin, finding) for origin, finding in findings if origin in origins),
             manifest=service.manifest,
             translate=partial(_translate, importer, service.origins),
         )
         loaded.append(document.with_result(validate_document(service.manifest)))
-        findings = [located for located in findings if located[0] not in origins]
+        findings = [(origin, finding) for origin, finding in findings if origin not in origins]
     for source in documents:
-        remarks = tuple(located for located in findings if located[0] == source.origin)
+        remarks = tuple((origin, note) for origin, note in findings if origin == source.origin)
         if remarks:
             loaded.append(LoadedDocument(source.origin, remarks))
     return loaded
@@ -235,28 +238,31 @@ def _load_document(
 ) -> LoadedDocument:
     """Load a document that no importer converts: a service, or an object to ignore or reject."""
     if _needs_importer(raw):
-        needs = "needs an importer that is not installed; run"
-        message = f"{show(raw['apiVersion'])} {needs} {install_command('importers')}"
+        version, command = show(raw["apiVersion"]), install_command("importers")
+        message = f"{version} needs an importer that is not installed; run {command}"
         return make_note(origin, error(IMPORTER_MISSING, ("apiVersion",), message))
-    finding = _find_wrong_version(raw)
-    platform = _find_owner(raw, platform=True)
+    wrong_version = _find_wrong_version(raw)
+    platform_importer = _find_owner(raw, platform=True)
     is_other = _is_other_object(raw)
-    if is_other and (ignore_others or (in_folder and (finding is None or platform))):
-        reason = "is not an InferenceService and is ignored; apply it separately"
-        if platform is not None:
-            reason = f"configures {platform.name}, not a service; ignored"
-        ignored = warning(NO_SERVICE, ("kind",), f"{raw['kind']} {reason}")
-        return make_note(origin, ignored)
+    can_ignore = ignore_others or (in_folder and (wrong_version is None or platform_importer))
+    if is_other and can_ignore:
+        if platform_importer is None:
+            message = (
+                f"{raw['kind']} is not an InferenceService and is ignored; apply it separately"
+            )
+        else:
+            message = f"{raw['kind']} configures {platform_importer.name}, not a service; ignored"
+        return make_note(origin, warning(NO_SERVICE, ("kind",), message))
+    if wrong_version is not None:
+        return make_note(origin, wrong_version)
     # `validate_document` rejects a nested List and unknown kinds of our own API.
-    if finding is None and is_other and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION:
+    if is_other and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION:
         systems = ", ".join(importer.name for importer in importers())
         message = (
             f"{raw['kind']} ({raw['apiVersion']}) is not an InferenceService or one of the kinds "
             f"of {systems}; remove it and apply it separately, or ignore it with --allow-lossy"
         )
-        finding = error(WRONG_KIND, ("kind",), message)
-    if finding is not None:
-        return make_note(origin, finding)
+        return make_note(origin, error(WRONG_KIND, ("kind",), message))
     args, findings = validate_document(raw)
     try:
         args = None if args is None else load_model_config(args, origin.file)

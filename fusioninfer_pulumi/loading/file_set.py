@@ -95,7 +95,8 @@ def parse(text: ManifestText) -> ParsedText:
         # A folder may contain other files, such as the values of a chart.
         finding = info(NO_SERVICE, (), "ignored: contains no manifest")
         if manifests:
-            notes.append(make_note(manifests[0][0], finding))
+            first_origin, _ = manifests[0]
+            notes.append(make_note(first_origin, finding))
         manifests = []
     remaining = []
     for origin, raw in manifests:
@@ -121,14 +122,16 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
         origin for file in files if file.text.folder is not None for origin, _ in file.manifests
     }
     loaded = load_documents(manifests, allow_lossy=allow_lossy, in_folders=frozenset(in_folders))
+    # A document with errors may be a service.
+    files_with_services = {
+        document.origin.file
+        for document in (*loaded, *notes)
+        if document.args is not None or document.has_errors
+    }
     for folder in dict.fromkeys(file.text.folder for file in files):
         if folder is not None:
             paths = {file.text.file for file in files if file.text.folder == folder}
-            # A document with errors may be a service.
-            if not any(
-                document.origin.file in paths and (document.args is not None or document.has_errors)
-                for document in (*loaded, *notes)
-            ):
+            if paths.isdisjoint(files_with_services):
                 finding = error(NO_SERVICE_IN_FOLDER, (), "contains no service manifest")
                 notes.append(make_note(Origin(folder), finding))
     return [*loaded, *notes]

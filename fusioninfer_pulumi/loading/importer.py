@@ -258,7 +258,7 @@ def importers() -> tuple[Importer, ...]:
 
 
 def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:
-    """Return the importer with the document's kind in `kinds`, or in `platform` if that is set."""
+    """Return the importer with the document's kind in `kinds`, or for `platform` in `platform`."""
     kind = raw.get("kind") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         return None

@@ -122,9 +122,9 @@ def _get_services(documents: list[LoadedDocument]) -> list[InferenceServiceArgs]
     all_findings = [located for document in documents for located in document.findings]
     invalid = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
     if invalid:
-        reported = [located for located in all_findings if located[0] in invalid]
-        sources = [str(origin) for origin, _ in reported]
-        raise InvalidServiceError([finding for _, finding in reported], sources)
+        reported = [(origin, finding) for origin, finding in all_findings if origin in invalid]
+        titles = [str(origin) for origin, _ in reported]
+        raise InvalidServiceError([finding for _, finding in reported], titles)
     for origin, finding in all_findings:
         if finding.severity is Severity.WARNING:
             name = str(origin)
@@ -160,9 +160,9 @@ def load_inventory(source: Inventory) -> InventoryArgs:
     if isinstance(source, (str, os.PathLike)):
         title = str(source)
         raw = _parse_one_document(file_text(Path(source)), title)
-    inventory, problems = validate_inventory(raw)
+    inventory, findings = validate_inventory(raw)
     if inventory is None:
-        raise InvalidServiceError(problems, title)
+        raise InvalidServiceError(findings, title)
     return inventory
 
 

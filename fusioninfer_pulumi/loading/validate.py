@@ -1,7 +1,7 @@
 """Validation of a document, and conversion of a service to a manifest.
 
-Pydantic reports all fields that are invalid by themselves. Pod templates, roles and the model that
-have none are then checked against the other rules, so that one run reports most errors.
+Pydantic reports all fields that are invalid by themselves. Pod templates, roles and the model
+without such fields are then checked against further rules, so that one run reports most errors.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> It
 
 
 def _check_kind(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
-    problems = []
+    findings = []
     for key, expected in (("apiVersion", API_VERSION), ("kind", kind)):
         if key not in raw:
-            problems.append(error(FIELD_REQUIRED, (key,), f"is required, must be {expected}"))
+            findings.append(error(FIELD_REQUIRED, (key,), f"is required, must be {expected}"))
         elif raw[key] != expected:
-            problems.append(error(WRONG_KIND, (key,), f"must be {expected}, got {show(raw[key])}"))
-    return problems
+            findings.append(error(WRONG_KIND, (key,), f"must be {expected}, got {show(raw[key])}"))
+    return findings
 
 
 def _build_args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
@@ -142,14 +142,16 @@ def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
         message = f"must be a mapping or a list of pools, got {show(raw)}"
         return None, [error(WRONG_TYPE, (), message)]
     is_manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
-    if is_manifest and (findings := _check_kind(raw, INVENTORY_KIND)):
+    findings = _check_kind(raw, INVENTORY_KIND) if is_manifest else []
+    if findings:
         return None, findings
     model = InventoryManifest if is_manifest else InventoryArgs
     try:
         validated = model.model_validate(raw)
     except ValidationError as problem:
         return None, pydantic_findings(problem, model)
-    return (validated.spec if isinstance(validated, InventoryManifest) else validated), []
+    inventory = validated.spec if isinstance(validated, InventoryManifest) else validated
+    return inventory, []
 
 
 def to_manifest(args: InferenceServiceArgs) -> dict[str, Any]:

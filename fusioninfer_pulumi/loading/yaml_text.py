@@ -63,7 +63,6 @@ _Loader.add_implicit_resolver(
     list("-+0123456789"),
 )
 
-
 _SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 
 
@@ -87,7 +86,7 @@ def parse_yaml(text: str) -> Iterator[Any]:
     loader = None
     try:
         if text.lstrip().startswith(("{", "[")):
-            # JSON has escaped surrogate pairs, YAML has not.
+            # JSON escapes characters above U+FFFF as surrogate pairs, which YAML does not accept.
             text = _SURROGATES.sub(
                 lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text
             )
@@ -137,7 +136,8 @@ def _check_size(text: str) -> None:
                 values = 0
             elif isinstance(event, yaml.NodeEvent):
                 values += 1
-                depth += isinstance(event, yaml.CollectionStartEvent)
+                if isinstance(event, yaml.CollectionStartEvent):
+                    depth += 1
                 if values > MAX_VALUES:
                     raise YamlTextError(INPUT_TOO_LARGE, TOO_MANY)
                 if depth > MAX_DEPTH:
@@ -170,7 +170,8 @@ def _check_document(root: yaml.Node) -> None:
         values, levels = 1, 0
         for item in items:
             item_values, item_levels = measure(item)
-            values, levels = values + item_values, max(levels, item_levels + 1)
+            values += item_values
+            levels = max(levels, item_levels + 1)
         open_nodes.discard(id(node))
         if values > MAX_VALUES:
             raise YamlTextError(INPUT_TOO_LARGE, TOO_MANY)

@@ -56,6 +56,7 @@ def build_service(
         labels=args.labels,
         annotations=args.annotations,
     )
+    # From here on, the roles contain the service's pod metadata and model size.
     args, origins = add_pod_metadata(add_model_size(args))
     shape = derive_service_shape(args)
     intent = choose_epp_intent(args, shape.router, shape) if shape.router else None

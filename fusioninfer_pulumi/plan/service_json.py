@@ -8,38 +8,40 @@ from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import GangPlan, build_pod_group
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 def service_json(plan: ServicePlan) -> dict[str, Any]:
     """Return a plan as JSON; users' programs rely on the keys."""
-    layout = plan.shape.layout
-    return {
-        "service": plan.service,
-        "namespace": plain(plan.namespace),
-        # The default layout is omitted, so that the output is the same as in older versions.
-        **({} if layout is Layout.PER_REPLICA else {"layout": layout.value}),
-        **({} if plan.shape.groups is None else {"groups": plan.shape.groups}),
-        "roles": [
-            {
-                "name": role.name,
-                "componentType": role.component_type.value,
-                "replicas": len(role.replicas),
-                "nodesPerReplica": role.nodes,
-                "totalPods": role.total_pods,
-                "gpusPerPod": role.accelerators_per_pod,
-                "totalGpus": role.total_accelerators,
-                **(
-                    {"memory": plan.memory[role.name].to_json()} if role.name in plan.memory else {}
-                ),
-            }
-            for role in plan.roles
-        ],
-        **_convert_presets(plan),
-        "totalPods": plan.total_pods,
-        "totalGpus": plan.total_accelerators,
-        **_convert_gangs(plan),
-        **({} if plan.shape.local_queue is None else {"localQueue": plain(plan.shape.local_queue)}),
+    document: dict[str, Any] = {"service": plan.service, "namespace": plain(plan.namespace)}
+    # The default layout is omitted, so that the output is the same as in older versions.
+    if plan.shape.layout is not Layout.PER_REPLICA:
+        document["layout"] = plan.shape.layout.value
+    if plan.shape.groups is not None:
+        document["groups"] = plan.shape.groups
+    document["roles"] = [_convert_role(plan, role) for role in plan.roles]
+    document |= _convert_presets(plan)
+    document["totalPods"] = plan.total_pods
+    document["totalGpus"] = plan.total_accelerators
+    document |= _convert_gangs(plan)
+    if plan.shape.local_queue is not None:
+        document["localQueue"] = plain(plan.shape.local_queue)
+    return document
+
+
+def _convert_role(plan: ServicePlan, role: RolePlan) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": role.name,
+        "componentType": role.component_type.value,
+        "replicas": len(role.replicas),
+        "nodesPerReplica": role.nodes,
+        "totalPods": role.total_pods,
+        "gpusPerPod": role.accelerators_per_pod,
+        "totalGpus": role.total_accelerators,
     }
+    if role.name in plan.memory:
+        document["memory"] = plan.memory[role.name].to_json()
+    return document
 
 
 def _convert_presets(plan: ServicePlan) -> dict[str, Any]:

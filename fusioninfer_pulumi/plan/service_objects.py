@@ -54,10 +54,8 @@ def render_workloads(plan: ServicePlan) -> Iterator[Manifest]:
     for gang in plan.gangs:
         yield build_pod_group(plan.meta, plan.shape, gang)
     running = [role for role in plan.roles if role.replicas]
-    transfers = (role.pods.kv for role in running)
-    yield from build_sidecar_access(
-        plan.meta, [kv.sidecar for kv in transfers if kv and kv.sidecar]
-    )
+    sidecars = [role.pods.kv.sidecar for role in running if role.pods.kv and role.pods.kv.sidecar]
+    yield from build_sidecar_access(plan.meta, sidecars)
     yield from build_resource_claim_templates(plan.meta, [role.args for role in running])
     yield from build_model_cache(plan.meta, plan.model)
     yield from build_image_pulls(plan.meta, plan.roles, plan.rollout)

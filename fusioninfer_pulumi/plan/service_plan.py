@@ -71,12 +71,12 @@ class ServicePlan:
         meta: Name and namespace, and metadata of all objects.
         shape: Decisions that affect all roles, such as layout, gang mode and scheduler.
         roles: All roles but the router, in the order of the spec.
-        gangs: The gang of the service, or one for each serving group; these differ only in
-            name and index. Empty if the service needs no gang, or if it requires no replicas.
+        gangs: The gang of the service, or a gang for each serving group. Gangs of groups differ
+            only in name and index. Empty if the service needs no gang or requires no replicas.
         rollout: The user's `rollout` settings.
         wait: The user's `wait` settings.
-        routing: How requests reach the pods; None if there is no router role, so that clients use
-            the Service.
+        routing: How requests reach the pods. None without a router role: clients then use the
+            Service.
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
         model: Claim and warm-up Job of `model`, None if it is not set or its source is unknown.
@@ -144,17 +144,18 @@ class ServicePlan:
     @property
     def has_service_endpoint(self) -> bool:
         """Whether clients use the Service: there is neither an endpoint picker nor a route."""
-        return self.roles != () and (
-            self.routing is None
-            or not (self.routing.router.has_endpoint_picker or self.routing.is_routed)
-        )
+        if not self.roles:
+            return False
+        if self.routing is None:
+            return True
+        return not self.routing.router.has_endpoint_picker and not self.routing.is_routed
 
 
 def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
     """Return the capacity for each number of free accelerators in `gpus`.
 
-    Nodes are assumed to have as many accelerators as the largest pod requests; a remainder is a
-    smaller node.
+    Each node is assumed to have as many accelerators as the largest pod requests. The accelerators
+    that remain form a smaller node.
     """
     largest = max((role.accelerators_per_pod for role in plan.roles), default=0)
     return [compute_capacity(plan, build_pools(count, largest)) for count in gpus]

@@ -57,15 +57,15 @@ class RuleEntry:
 @cache
 def all_rules() -> Mapping[str, RuleEntry]:
     """Return the rules of the core and of installed companion packages by id, sorted."""
-    specs = [find_spec(package) for package in (_CORE, *list_plugin_packages())]
-    rules = [
-        _build_entry(rule_id, path.stem, fields)
-        for spec in specs
-        for folder in (spec and spec.submodule_search_locations) or ()
-        for path in Path(folder).glob("rule_examples/[a-z]*.yaml")
-        for rule_id, fields in _load_yaml(path).items()
-    ]
-    return {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
+    rules = {}
+    for package in (_CORE, *list_plugin_packages()):
+        spec = find_spec(package)
+        folders = None if spec is None else spec.submodule_search_locations
+        for folder in folders or ():
+            for path in Path(folder).glob("rule_examples/[a-z]*.yaml"):
+                for rule_id, fields in _load_yaml(path).items():
+                    rules[rule_id] = _build_entry(rule_id, path.stem, fields)
+    return dict(sorted(rules.items()))
 
 
 def explain_unknown_rule(rule_id: str) -> str | None:
@@ -80,30 +80,31 @@ def explain_unknown_rule(rule_id: str) -> str | None:
 def check_ignored_rules(ignored: Collection[str]) -> list[Finding]:
     """Return a warning for each unknown rule that a service's annotation ignores."""
     location = ("metadata", "annotations", IGNORE_RULES)
-    messages = filter(None, map(explain_unknown_rule, sorted(ignored)))
-    return [warning(UNKNOWN_VALUE, location, message) for message in messages]
+    messages = [explain_unknown_rule(rule_id) for rule_id in sorted(ignored)]
+    return [warning(UNKNOWN_VALUE, location, text) for text in messages if text is not None]
 
 
 def _build_entry(rule_id: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
     severity = fields["severity"]
     severities = [severity] if isinstance(severity, str) else severity
     return RuleEntry(
-        rule_id,
-        area,
-        tuple(map(Severity, severities)),
-        fields["title"],
-        fields["remedy"],
-        fields.get("source", ""),
-        fields["example"],
+        id=rule_id,
+        area=area,
+        severities=tuple(map(Severity, severities)),
+        title=fields["title"],
+        remedy=fields["remedy"],
+        source=fields.get("source", ""),
+        example=fields["example"],
     )
 
 
 def list_documents(example: Mapping[str, Any]) -> list[Any]:
     """Return the documents of an example; empty for a `text`, which may not be YAML."""
-    ((base, value),) = example.items()
-    if base == "text":
+    if "text" in example:
         return []
-    return list(value) if base == "documents" else [change_base(base, value)]
+    if "documents" in example:
+        return list(example["documents"])
+    return [change_base(base, fields) for base, fields in example.items()]
 
 
 @cache
@@ -120,9 +121,10 @@ def change_base(base: str, fields: Mapping[str, Any]) -> Any:
     for path, value in fields.items():
         *parents, last = _parse_path(path)
         parent: Any = manifest
-        for part, next_part in zip(parents, [*parents[1:], last], strict=True):
-            existing = range(len(parent)) if isinstance(parent, list) else parent
-            if part not in existing:
+        next_parts = [*parents[1:], last]
+        for part, next_part in zip(parents, next_parts, strict=True):
+            existing_keys = range(len(parent)) if isinstance(parent, list) else parent
+            if part not in existing_keys:
                 _set(parent, part, [] if isinstance(next_part, int) else {})
             parent = parent[part]
         if value is None:

@@ -1,4 +1,4 @@
-"""The engine of a role and its parallelism. Parallelism fields have the names of KServe's."""
+"""The engine of a role and its parallelism. The fields for parallelism have KServe's names."""
 
 import enum
 

@@ -25,7 +25,7 @@ class TaintArgs(SpecModel):
     key: Text
     "Key of the taint."
     value: str
-    "Its value, empty by default."
+    "Value of the taint, empty by default."
     effect: TaintEffect
     "`NoSchedule`, `PreferNoSchedule` or `NoExecute`."
 
@@ -45,7 +45,7 @@ class NodePoolArgs(SpecModel):
     name: Text
     "Name of the pool, unique in the inventory."
     nodes: Count
-    "Number of nodes; of an autoscaled pool, the maximum."
+    "Number of nodes; the maximum number of an autoscaled pool."
     accelerators: Count
     "Accelerators per node."
     resource: Text | None
@@ -57,7 +57,7 @@ class NodePoolArgs(SpecModel):
     device: DeviceArgs
     "Properties of the accelerators."
     labels: LabelMap
-    "Labels of all nodes; `kubernetes.io/os: linux` unless set otherwise."
+    "Labels of all nodes. Placement adds `kubernetes.io/os: linux` if that label is not set."
     taints: list[TaintArgs]
     "Taints of all nodes."
     cost: float
@@ -81,7 +81,7 @@ class InventoryArgs(SpecModel):
     def selector_value(self, pool: NodePoolArgs) -> str: ...
 
 class InventoryMetadata(SpecModel):
-    """Metadata of an inventory, which has no effect."""
+    """Metadata of an inventory. It has no effect."""
 
     name: Text | None
     "Name, such as that of the cluster."
@@ -110,7 +110,7 @@ class DeviceRequirementArgs(SpecModel):
     "Minimum memory of an accelerator, such as `80Gi`; any by default."
 
 class RolePlacementArgs(SpecModel):
-    """Node pools that a role may use, in addition to the constraints of its pod templates."""
+    """Restricts the node pools of a role. The constraints of its pod templates apply, too."""
 
     def __init__(self, **fields: Unpack[dicts.RolePlacementArgsDict]) -> None: ...
     pools: list[Text] | None
@@ -119,7 +119,7 @@ class RolePlacementArgs(SpecModel):
     "Requirements for each accelerator; none by default."
 
 class ServicePlacementArgs(SpecModel):
-    """Placement of a service's roles relative to each other."""
+    """What the node pools of a service's roles must have in common."""
 
     def __init__(self, **fields: Unpack[dicts.ServicePlacementArgsDict]) -> None: ...
     colocate: Text | None

@@ -37,16 +37,16 @@ class SidecarConnector(str, enum.Enum):
 class SidecarArgs(SpecModel):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port. If the picker chose none, the decode engine computes the prompt.
+    It listens on the pool's port. Without a prefill pod, the decode engine computes the prompt.
     """
 
     def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
     enabled: bool
     "Whether to add the sidecar; if not, the template's containers are used unchanged."
     image: ImageOrOutput | None
-    "Image; by default the one released with the endpoint picker. May be an Output."
+    "Image; by default the sidecar released with the endpoint picker. May be an Output."
     family: str | None
-    "Release of the image, such as `llm-d-0.10`, if its name and tag do not contain the release;\n    by default the endpoint picker's."
+    "Release of the image, such as `llm-d-0.10`, if its name and tag do not contain the release;\n    by default the endpoint picker's release."
     connector: SidecarConnector | None
     "Protocol; by default the one that matches the engine's connector."
     ssrf_protection: bool | None
@@ -97,7 +97,7 @@ class KvTransferArgs(SpecModel):
     side_channel_port: Port
     "First port of NIXL's side channel, on which pods negotiate transfers."
     rdma: RdmaArgs | None
-    "RDMA devices to request and use; by default those that the template requests."
+    "RDMA devices to request and use; by default the template's requests apply."
     shared_memory: str | None
     "Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."
     engine_port: Port | None
@@ -108,12 +108,12 @@ class KvTransferArgs(SpecModel):
 class KvEventsArgs(SpecModel):
     """KV cache events of the engine, for an endpoint picker that uses them for scoring.
 
-    With `{}` each pod publishes on its own address; pickers that discover pods subscribe there.
+    With `{}` each pod publishes events on its own address, where pickers subscribe to them.
     """
 
     def __init__(self, **fields: Unpack[dicts.KvEventsArgsDict]) -> None: ...
     endpoint: _Endpoint
-    "ZMQ endpoint: with the host `*` or `[::]` the engine listens, with others it connects."
+    "ZMQ endpoint. The engine listens if the host is `*` or `[::]`, else it connects."
     topic: Text | None
     "Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers\n    subscribe to."
 
@@ -169,8 +169,8 @@ class SecondaryTierArgs(SpecModel):
 class KvCacheOffloadingArgs(SpecModel):
     """Storage for KV cache beyond the accelerators' memory: host memory, then disks.
 
-    Uses vLLM's OffloadingConnector (0.14 or later, `secondary` 0.22) or SGLang's hierarchical cache
-    (`secondary` 0.5.3 or later).
+    Uses the OffloadingConnector of vLLM 0.14 or later, or SGLang's hierarchical cache. `secondary`
+    needs vLLM 0.22 or SGLang 0.5.3.
     """
 
     def __init__(self, **fields: Unpack[dicts.KvCacheOffloadingArgsDict]) -> None: ...

@@ -113,7 +113,7 @@ class StorageArgs(SpecModel):
     storage_class_name: NameOrOutput | None
     "StorageClass; the cluster's default if not set. May be an Output."
     access_modes: list[AccessMode]
-    "Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. If\n    they change, another claim is created, and the model is downloaded again."
+    "Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. If\n    the modes change, another claim is created, and the model is downloaded again."
 
 class WarmUpJobArgs(SpecModel):
     """The Job that fills the cache."""
@@ -143,7 +143,7 @@ class CacheArgs(SpecModel):
     mount_path: AbsolutePath
     "Mount path of the volume."
     warm_up: bool
-    "Whether a Job downloads the model before the pods are created, which by default mount the\n    cache read-only (see `readOnly`). Otherwise the engines download into the cache."
+    "Whether a Job downloads the model before the pods are created. The pods then mount the cache\n    read-only, unless `readOnly` is false. Otherwise the engines download into the cache."
     mount_model: bool
     "Whether to mount the model's directory at `model.mountPath`, and each adapter's at\n    `{model.mountPath}-adapters/NAME`, for commands that contain these paths. Otherwise the whole\n    volume is mounted at `model.cache.mountPath`. Requires `warmUp`."
     read_only: bool

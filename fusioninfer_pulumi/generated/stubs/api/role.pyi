@@ -96,7 +96,7 @@ class MultinodeArgs(SpecModel):
     node_count: PositiveCount | None
     "Nodes (and pods) per replica, including the leader. Default: the role's\n    `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."
     launcher: Launcher | None
-    "How the pods of a replica form one engine. Default: `none` if there is a `workerTemplate`\n    (if `parallelism` is also set, only if that template has a command); `data-parallel` for vLLM if\n    `parallelism.data` is a multiple of the nodes; `multiprocessing` for SGLang and generated\n    containers; else `ray`."
+    "How the pods of a replica form one engine. By default the first that applies: `none` with a\n    `workerTemplate` (if `parallelism` is also set, only if that template has a command);\n    `data-parallel` for vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for\n    SGLang and generated containers; `ray`."
 
 class NetworkConfigArgs(SpecModel):
     """LeaderWorkerSet's `networkConfig`."""
@@ -202,7 +202,7 @@ class RoleArgs(SpecModel):
     startup: StartupArgs | None
     "Startup probe: how long the engine may take to load its model. By default a template's\n    container has no startup probe."
     topology_spread: list[TopologySpreadArgs] | None
-    "Spreads the leaders of the replicas over zones or nodes. By default generated single-node\n    roles are spread over nodes if possible, and the scheduler decides about others."
+    "Spreads the leaders of the replicas over zones or nodes. By default generated single-node\n    roles are spread over nodes if possible, and other roles as the scheduler decides."
     pod_labels: LabelMapOrOutput
     "Labels of the role's pods; for a router, of the endpoint picker's pods. They override the\n    service's `podLabels`; a template's labels override both. Values may be Outputs. A change\n    restarts the pods."
     pod_annotations: AnnotationMap
@@ -226,7 +226,7 @@ class RoleArgs(SpecModel):
     network_policy: NetworkPolicyArgs | None
     "Routers only: allows only the gateway and the endpoint picker to reach the pods. By default\n    enabled if `gateway.implementation` determines where the gateway's proxies run."
     reference_grants: bool | None
-    "Routers only: creates the ReferenceGrants that the route and the Gateway need in other\n    namespaces. By default a warning names the missing ones."
+    "Routers only: creates the ReferenceGrants that the route and the Gateway need in other\n    namespaces. By default a warning names the missing grants."
 
     @property
     def has_endpoint_picker(self) -> bool: ...

@@ -33,7 +33,7 @@ class RoleOrder(str, enum.Enum):
     SEQUENTIAL = "Sequential"
 
 class RolloutLevel(str, enum.Enum):
-    """Unit that `maxUnavailable` and `partition` count."""
+    """What `maxUnavailable` and `partition` count."""
 
     ROLE = "Role"
     GROUP = "Group"
@@ -50,7 +50,10 @@ class WaitLevel(str, enum.Enum):
     def awaits_replicas(self) -> bool: ...
 
 class RoleRolloutArgs(SpecModel):
-    """Update of one role; fields default to those of the service's `rollout`."""
+    """Update of one role. A field that is not set takes the value of the service's `rollout`.
+
+    The defaults below apply if the field is set in neither of the two.
+    """
 
     def __init__(self, **fields: Unpack[dicts.RoleRolloutArgsDict]) -> None: ...
     strategy: RolloutStrategy | None
@@ -60,9 +63,9 @@ class RoleRolloutArgs(SpecModel):
     max_surge: CountOrPercentage | None
     "Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by\n    default. They need additional capacity. Only for `Rolling` with layout `PerRole`."
     partition: Count | None
-    "Replicas with a lower ordinal keep their current pod template until `partition` is lowered; 0\n    by default. Not available for layout `PerRole` with `Recreate`."
+    "Replicas whose ordinal is below `partition` keep their current pod template until it is\n    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."
     timeout: Duration | None
-    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails; 45m by default, more for large models."
+    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails. Default: `45m`; if a generated container may take longer than that to start,\n    its startup timeout plus 10 minutes."
 
 class RolloutArgs(RoleRolloutArgs):
     """Update of the service; a role may override all but `roleOrder` and `level`."""
@@ -73,7 +76,7 @@ class RolloutArgs(RoleRolloutArgs):
     level: RolloutLevel
     "`Role` (default), or `Group` with `groups`: whole serving groups are updated, the highest\n    index first; `maxUnavailable` and `partition` then count groups."
     pull_images: bool
-    "Whether the engines' images are pulled on all nodes that the roles' pods may run on before an\n    update changes pods, by a DaemonSet for each role. They take disk space on all of these nodes.\n    If an image cannot be pulled, the update fails and changes no pod."
+    "Whether DaemonSets pull the engines' images before an update changes pods, on all nodes where\n    the pods may run. The images take disk space on all of these nodes. If an image cannot be\n    pulled, the update fails and changes no pod."
 
 class WaitArgs(SpecModel):
     """The condition an update waits for before it returns."""
@@ -82,4 +85,4 @@ class WaitArgs(SpecModel):
     level: WaitLevel
     "`None`, `Scheduled`, `Available` (default) or `Serving`."
     timeout: Duration
-    "Time that new replicas, gateways and the endpoint may take together, such as `90s` or\n    `1h30m`; 45m by default, more for large models."
+    "Time that new replicas, gateways and the endpoint may take together, such as `90s` or\n    `1h30m`. The default is that of `rollout.timeout`."

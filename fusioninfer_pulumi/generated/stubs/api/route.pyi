@@ -39,7 +39,7 @@ class HttpRouteArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.HttpRouteArgsDict]) -> None: ...
     parent_refs: list[dict[str, Any]] | None
-    "Gateways that the route attaches to; those of `gateway` by default."
+    "Gateways that the route attaches to; by default the Gateways of `gateway`."
     hostnames: list[StringOrOutput] | None
     "Host names of the route; each may be an Output."
     rules: list[dict[str, Any]] | None
@@ -65,11 +65,11 @@ class GatewayRefArgs(SpecModel):
     namespace: Namespace | None
     "Namespace of the Gateway; the service's by default. May be an Output."
     section_name: str | None
-    "Name of the listener to attach to; by default all that accept the route."
+    "Name of the listener to attach to; by default all listeners that accept the route."
     port: Port | None
     "Port of the listeners to attach to; any by default."
     listeners: list[dict[str, Any]] | None
-    "Listeners of the Gateway, if known: used to check the attachment and to compute the\n    endpoint's scheme and port. They are not written to the cluster."
+    "Listeners of the Gateway, if known: used to check the attachment and to compute the\n    endpoint's scheme and port, not to change the Gateway."
 
 class GatewayArgs(SpecModel):
     """References to existing Gateways (`refs`), or the spec of a Gateway to create."""
@@ -92,7 +92,7 @@ class GatewayArgs(SpecModel):
     tls: dict[str, Any] | None
     "TLS settings of the whole Gateway."
     default_scope: str | None
-    "`All` makes it a default Gateway (Gateway API 1.4, experimental)."
+    "`All` makes the Gateway a default one (Gateway API 1.4, experimental)."
     annotations: AnnotationMap
     "Annotations of the Gateway object; values may be Outputs."
 

@@ -58,7 +58,7 @@ class ServiceLevelArgs(SpecModel):
     priority: int
     "Priority; requests without a level have 0. The endpoint picker sends waiting requests of the\n    highest priority first."
     max_queued: PositiveCount | None
-    "Maximum number of requests of this level that wait in the endpoint picker; the others get\n    status 429. Default: 5000."
+    "Maximum number of requests of this level that wait in the endpoint picker; further\n    requests get status 429. Default: 5000."
 
 class ServiceLevelsArgs(SpecModel):
     """Priorities of requests. Tenants with the same priority are served round-robin.
@@ -98,9 +98,9 @@ class EndpointPickerArgs(SpecModel):
     leader_election: bool | None
     "With several replicas: whether one of them serves and the others are on standby; otherwise\n    all serve. By default enabled with `flowControl`, whose queues replicas do not share, and with\n    `endpointPickerConfig`."
     resources: Resources | None
-    "Resources of its container, replacing the default requests."
+    "Resources of the picker's container, replacing the default requests."
     template: PodPart | None
-    "Overrides of its pod template, merged into the generated one: mappings by key, lists of named\n    items (containers, volumes, env) by name. Its container is named `epp`."
+    "Overrides of the picker's pod template. Mappings are merged by key, lists of named items\n    (containers, volumes, env) by name. The picker's container is named `epp`."
     args: list[str] | None
     "Additional command-line flags; flags that the library sets are rejected."
     log_verbosity: int
@@ -108,7 +108,7 @@ class EndpointPickerArgs(SpecModel):
     failure_mode: FailureMode | None
     "What the gateway does if the endpoint picker is unavailable; `FailOpen` by default."
     metrics: OnOff[MetricsMode]
-    "Who may read its metrics; no one by default."
+    "Who may read the picker's metrics; no one by default."
     flow_control: bool | None
     "Whether to queue requests while there is no pod, or while the KV caches of all pods are\n    full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests\n    get status 503 while there is no pod. By default enabled if `autoscaling.target` or\n    `serviceLevels` requires it."
     service_levels: ServiceLevelsArgs | None
@@ -118,7 +118,7 @@ class EndpointPickerArgs(SpecModel):
     threshold: int | None
     "With `pd-disaggregation`: prompts with at least this many uncached characters are computed by\n    a prefill pod, others by the decode pod. By default 0: a prefill pod computes every prompt."
     group_pairing: GroupPairing | None
-    "With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and\n    decode pods for each request; `Preferred` chooses the best decode pod of all groups, and a\n    prefill pod of another group if its group has none."
+    "With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and\n    decode pods for each request; `Preferred` chooses the best decode pod of all groups, and a\n    prefill pod of another group if the decode pod's group has none."
     tls: PickerTlsArgs
     "TLS between the gateway and the endpoint picker."
 
@@ -136,15 +136,15 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """NetworkPolicies that restrict access to the service's pods.
 
-    Without this field, they are created if `gateway.implementation` determines where proxies run.
+    By default created if `gateway.implementation` determines where the gateway's proxies run.
     """
 
     def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...
     enabled: bool
     "Whether to create NetworkPolicies; without them everyone can reach the pods."
     gateway_namespace: TextOrOutput | None
-    "Namespace of the gateway's proxies; all pods in it get access. By default the one\n    in which `gateway.implementation` runs its proxies. May be an Output."
+    "Namespace of the gateway's proxies; all pods in it get access. By default the\n    namespace in which `gateway.implementation` runs its proxies. May be an Output."
     gateway: list[dict[str, Any]] | None
-    "NetworkPolicyPeers that match the gateway's proxies, instead of their namespace."
+    "NetworkPolicyPeers that match the gateway's proxies, instead of `gatewayNamespace`."
     metrics: list[dict[str, Any]] | None
     "NetworkPolicyPeers that may read metrics; none by default. Required by `monitoring`."

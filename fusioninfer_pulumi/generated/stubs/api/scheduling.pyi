@@ -61,7 +61,7 @@ class GangPolicyArgs(SpecModel):
     backend: GangBackend
     "`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue `queue` until\n    there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37\n    (`scheduling.k8s.io/v1beta1`, which is off by default) gang-schedules all pods. Only Volcano\n    supports a minimum per role."
     min_role_replicas: dict[str, Count] | None
-    "Number of replicas of each role that are required in the gang; the others start when there is\n    capacity. All replicas of a role without an entry are required; 0 makes a role optional. By\n    default the whole service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup\n    `subGroupPolicy`)."
+    "Number of replicas of each role that the gang requires; other replicas start when there is\n    capacity. All replicas of a role without an entry are required; 0 makes a role optional. By\n    default the whole service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup\n    `subGroupPolicy`)."
     required_replicas: RequiredReplicas
     "Which replicas `minRoleReplicas` counts: `Any` (default) or `LowestOrdinals`. With\n    `LowestOrdinals` an optional replica cannot replace a required one during an update, but while a\n    required replica is unschedulable, no other pod of the gang is scheduled."
     min_resources: bool
