@@ -76,7 +76,7 @@ def measure(replicas: int, runs: int) -> tuple[Times, Times]:
 
 def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand: bool) -> None:
     namespace = cluster.new_namespace("bench")
-    pods = role(replicas=replicas, behaviour="slow", delay=f"{READY_SECONDS:g}s")
+    pods = role(replicas=replicas, behavior="slow", delay=f"{READY_SECONDS:g}s")
     stack = Stack(folder / namespace, cluster, namespace)
     manifest = stack.service(pods, wait={"timeout": "10m"})
     times.objects = len(_write(stack, manifest, by_hand=by_hand))

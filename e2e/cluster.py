@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from e2e.harness import Cluster
-from e2e.harness.stages import BEHAVIOUR
+from e2e.harness.stages import BEHAVIOR
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +38,7 @@ Ready after {cluster.startup_seconds:.1f} s: {count} nodes with {gpus} GPUs each
     export KUBECONFIG={cluster.kubeconfig}
     kubectl get nodes
 
-Bound pods become ready unless their label or annotation {BEHAVIOUR} is
+Bound pods become ready unless their label or annotation {BEHAVIOR} is
 slow, failing, crashing or unpullable. Gangs need schedulerName volcano.
 Logs: {cluster.programs.directory}
 Ctrl-C deletes the cluster."""

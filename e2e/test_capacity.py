@@ -90,7 +90,7 @@ def test_gangs_schedule_measured_capacity(
 @pytest.mark.verifies(
     f"The capacity model equals Volcano on {TOPOLOGIES} random topologies of one pod size"
 )
-def test_random_topologies_of_one_pod_size_run_as_modelled(cluster: Cluster) -> None:
+def test_random_topologies_of_one_pod_size_run_as_modeled(cluster: Cluster) -> None:
     bound = assert_match_model(cluster, scheduling.draw_cases(1, TOPOLOGIES, mixed=False))
     assert all(item.case.model.exact for item in bound)
     # The random topologies cover every outcome.
@@ -106,7 +106,7 @@ def test_random_topologies_of_mixed_sizes_never_exceed_model(cluster: Cluster) -
 
 
 @pytest.mark.verifies(f"Serving groups start as the model says on {GROUPED} random topologies")
-def test_random_topologies_with_groups_run_as_modelled(cluster: Cluster) -> None:
+def test_random_topologies_with_groups_run_as_modeled(cluster: Cluster) -> None:
     cases = scheduling.draw_cases(9, GROUPED, mixed=False, groups=True)
     bound = assert_match_model(cluster, cases)
     started = {item.case.title: item.started_groups for item in bound}

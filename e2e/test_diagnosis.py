@@ -15,7 +15,7 @@ import yaml
 
 from e2e import inputs
 from e2e.harness import Cluster, Object
-from e2e.harness.stages import BEHAVIOUR
+from e2e.harness.stages import BEHAVIOR
 from e2e.live import LiveService
 from fusioninfer_pulumi.component.diagnosis import (
     PodSnapshot,
@@ -39,7 +39,7 @@ class Case:
 
     name: str
     words: Sequence[str]
-    behaviour: str = "ready"
+    behavior: str = "ready"
     replicas: int = 1
     pods: int = 1
     nodes: int = 1
@@ -49,7 +49,7 @@ class Case:
 
     def service(self) -> Object:
         role = inputs.role("inference", "worker", self.replicas, self.pods, gpus=8)
-        role["template"]["metadata"] = {"annotations": {BEHAVIOUR: self.behaviour}}
+        role["template"]["metadata"] = {"annotations": {BEHAVIOR: self.behavior}}
         return inputs.service("svc", role)
 
     def is_explained(self, snapshot: PodSnapshot) -> bool:

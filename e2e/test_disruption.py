@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from e2e.harness import ApiError, Cluster, Object
-from e2e.harness.stages import BEHAVIOUR, DELAY, SLOW
+from e2e.harness.stages import BEHAVIOR, DELAY, SLOW
 from e2e.inputs import role, service
 from e2e.live import LiveService, get_task
 
@@ -29,7 +29,7 @@ def evict(live: LiveService, task: str, *, worker: bool = False) -> bool:
 def make_slow_role(name: str, kind: str, replicas: int, nodes: int, **more: object) -> Object:
     """Return a role whose pods start slowly, so that tests can evict pods meanwhile."""
     manifest = role(name, kind, replicas, nodes, 0, **more)
-    manifest["template"]["metadata"] = {"annotations": {BEHAVIOUR: SLOW, DELAY: "4s"}}
+    manifest["template"]["metadata"] = {"annotations": {BEHAVIOR: SLOW, DELAY: "4s"}}
     return manifest
 
 

@@ -1,6 +1,6 @@
 """Running gangs whose nodes or size change.
 
-Keep `docs/live-behaviour.md` consistent with this file.
+Keep `docs/live-behavior.md` consistent with this file.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
 from e2e.harness.pods import leaders
 from e2e.harness.processes import LOOPBACK, find_ports
-from e2e.harness.stages import BEHAVIOUR
+from e2e.harness.stages import BEHAVIOR
 from e2e.routers import deploy, find_lws, make_disaggregated, make_picker, wait_for_leaders
 from e2e.strategies.engine import Engine
 
@@ -122,7 +122,7 @@ def _crash_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
     for pod in leaders(cluster, namespace):
         labels = pod["metadata"]["labels"]
         if labels[GROUP] == group and labels[ROLE] == "prefill":
-            crash = {"metadata": {"annotations": {BEHAVIOUR: "crashing"}}}
+            crash = {"metadata": {"annotations": {BEHAVIOR: "crashing"}}}
             cluster.patch("v1/Pod", pod["metadata"]["name"], crash, namespace)
     wait_for_leaders(cluster, namespace, 6)
 

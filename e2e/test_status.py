@@ -117,7 +117,7 @@ MINIMUM = {"prefill": 1, "decode": 1}
 DISAGGREGATED = inputs.prefill_decode(minimum=MINIMUM)
 
 
-def with_behaviour(manifest: Object, role: int, **annotations: str) -> Object:
+def with_behavior(manifest: Object, role: int, **annotations: str) -> Object:
     changed = copy.deepcopy(manifest)
     prefixed = {f"e2e.fusioninfer.io/{key}": value for key, value in annotations.items()}
     changed["spec"]["roles"][role]["template"]["metadata"] = {"annotations": prefixed}
@@ -152,12 +152,12 @@ def test_gang_status_is_right_from_creation_to_deletion(
     cluster.add_nodes(2)
     recorder.record_stage("capacity for all replicas")
 
-    slow = with_behaviour(DISAGGREGATED, 1, behaviour=SLOW, delay="6s")
+    slow = with_behavior(DISAGGREGATED, 1, behavior=SLOW, delay="6s")
     update(service, slow, "svc-decode-1")
     recorder.record_stage("one of two decode replicas is updated")
     recorder.record_stage("the first update is complete")
 
-    broken = with_behaviour(DISAGGREGATED, 1, behaviour=UNPULLABLE)
+    broken = with_behavior(DISAGGREGATED, 1, behavior=UNPULLABLE)
     update(service, broken, "svc-decode-1")
     recorder.record_stage("an update whose image cannot be pulled")
     recorder.record_stage("the same, with failures of pods", failed=["svc-decode-1"])
@@ -187,7 +187,7 @@ def test_status_of_independent_replicas_is_right(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     plain = inputs.service("svc", inputs.role("inference", "worker", 3, gpus=8))
-    service = LiveService(cluster, namespace, with_behaviour(plain, 0, behaviour=SLOW, delay="4s"))
+    service = LiveService(cluster, namespace, with_behavior(plain, 0, behavior=SLOW, delay="4s"))
     recorder = StageRecorder("independent", service)
     service.apply()
     recorder.record_stage("no nodes")
@@ -196,7 +196,7 @@ def test_status_of_independent_replicas_is_right(
     cluster.add_nodes(2)
     recorder.record_stage("all replicas are ready")
 
-    broken = with_behaviour(plain, 0, behaviour=UNPULLABLE)
+    broken = with_behavior(plain, 0, behavior=UNPULLABLE)
     update(service, broken, "svc-inference-2")
     recorder.record_stage("an update fails at its first replica")
     update(service, broken, "svc-inference-1", "svc-inference-0")

@@ -191,7 +191,7 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
 
 def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that is most similar to `key`, None if none is similar enough."""
-    import difflib  # noqa: PLC0415  # start-up time: most manifests have no unknown key
+    import difflib  # noqa: PLC0415  # startup time: most manifests have no unknown key
 
     lowered = {name.lower(): name for name in sorted(known)}
     close = difflib.get_close_matches(key.lower(), list(lowered), n=1, cutoff=cutoff)

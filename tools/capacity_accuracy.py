@@ -1,4 +1,4 @@
-"""Writes `docs/reference/accuracy.md`: estimates, compared with recorded start-ups and throughputs.
+"""Writes `docs/reference/accuracy.md`: estimates, compared with recorded startups and throughputs.
 
 `python tools/capacity_accuracy.py` reads `capacity/tests/fit/startup_logs.yaml` and, next to it,
 `throughput.json`, which `tools/compare_throughput.py` writes.

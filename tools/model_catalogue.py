@@ -60,7 +60,7 @@ GPU_TYPES = ("H100", "H200", "B200", "A100", "L40S", "L4")
 OMITTED = {
     "--enable-expert-parallel": "the layout decides whether experts are spread",
     "--chat-template": "its file is not known to be in the image",
-    "--kernel-config.enable_flashinfer_autotune": "a workaround for start-up time",
+    "--kernel-config.enable_flashinfer_autotune": "a workaround for startup time",
 }
 #: Keys of a recipe's `hardware_overrides`.
 _TUNED = {"nvidia": "NVIDIA", "hopper": "Hopper", "blackwell": "Blackwell"}

@@ -1,4 +1,4 @@
-"""Recorded start-ups of engines, and the command lines and accelerators of their logs."""
+"""Recorded startups of engines, and the command lines and accelerators of their logs."""
 
 from __future__ import annotations
 

@@ -439,7 +439,7 @@ def test_copies_that_share_experts_are_layouts(
 def test_shared_uncertainty_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Also if layouts that are not listed are uncertain for another reason."""
     _, text, _ = run(capsys, "deepseek-ai/DeepSeek-V4-Pro", "--accelerator", "H200")
-    assert "Uncertain: no start-up log with its activations is published" in text.splitlines()
+    assert "Uncertain: no startup log with its activations is published" in text.splitlines()
     assert text.lower().count("uncertain") == 1
 
 

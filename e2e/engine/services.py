@@ -13,7 +13,7 @@ from e2e import inputs
 from e2e.engine.project import CommandResult, Project
 from e2e.harness import Cluster
 from e2e.harness.pods import is_ready, leaders
-from e2e.harness.stages import BEHAVIOUR, DELAY
+from e2e.harness.stages import BEHAVIOR, DELAY
 from fusioninfer_pulumi import load, plan_service, render
 
 Seen = TypeVar("Seen")
@@ -50,25 +50,25 @@ def role(
     replicas: int = 3,
     tag: str = "1",
     gpus: int = 0,
-    behaviour: str = "ready",
+    behavior: str = "ready",
     delay: str = "1s",
     **more: Any,
 ) -> dict[str, Any]:
-    """Return a role whose simulated pods have this behaviour."""
+    """Return a role whose simulated pods have this behavior."""
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "10m"}
     container = {
         "name": "engine",
         "image": f"registry.example/engine:{tag}",
         "resources": {"limits": limits},
     }
-    metadata = {"annotations": {BEHAVIOUR: behaviour, DELAY: delay}}
+    metadata = {"annotations": {BEHAVIOR: behavior, DELAY: delay}}
     template = {"metadata": metadata, "spec": {"containers": [container]}}
     return {"name": name, "componentType": kind, "replicas": replicas, "template": template, **more}
 
 
-def router(*, behaviour: str = "ready", **more: Any) -> dict[str, Any]:
-    """Return a router role whose simulated endpoint picker pods have this behaviour."""
-    picker = {"template": {"metadata": {"annotations": {BEHAVIOUR: behaviour}}}}
+def router(*, behavior: str = "ready", **more: Any) -> dict[str, Any]:
+    """Return a router role whose simulated endpoint picker pods have this behavior."""
+    picker = {"template": {"metadata": {"annotations": {BEHAVIOR: behavior}}}}
     return {
         "name": "router",
         "componentType": "router",

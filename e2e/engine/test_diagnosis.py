@@ -17,13 +17,13 @@ SHORT: dict[str, Any] = {"rollout": {"timeout": "12s"}, "wait": {"timeout": "12s
 def test_failing_image_is_reported(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role(), **SHORT)
-    stack.write(stack.service(role(tag="2", behaviour="unpullable"), **SHORT))
+    stack.write(stack.service(role(tag="2", behavior="unpullable"), **SHORT))
     lines = stack.up().read_diagnostics()
     assert (
         "pod svc-serve-2-0: container engine: ImagePullBackOff: Back-off pulling image "
         '"registry.example/engine:2"'
     ) in lines
-    stack.write(stack.service(role(tag="3", behaviour="crashing"), **SHORT))
+    stack.write(stack.service(role(tag="3", behavior="crashing"), **SHORT))
     lines = stack.up().read_diagnostics()
     (crashed,) = [line for line in lines if line.startswith("pod svc-serve-2-0: ")]
     assert "CrashLoopBackOff" in crashed

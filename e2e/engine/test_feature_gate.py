@@ -30,7 +30,7 @@ def test_repair_needs_deleted_leader_or_recreate(stack: Stack, layout: str, repa
     stack.cluster.add_nodes(4)
     spec: dict[str, Any] = {"layout": layout, "rollout": {"timeout": "15s"}}
     stack.deploy(role(replicas=2), **spec)
-    stack.write(stack.service(role(replicas=2, tag="2", behaviour="unpullable"), **spec))
+    stack.write(stack.service(role(replicas=2, tag="2", behavior="unpullable"), **spec))
     stack.up().assert_failed()
     healthy, leader = (
         f"svc-serve-{ordinal}{'-0' if layout == 'PerReplica' else ''}" for ordinal in (0, 1)

@@ -76,7 +76,7 @@ def test_rolling_into_gang_is_rejected(stack: Stack, edit: str, strategy: str) -
     assert group["status"]["phase"] == "Running"
     assert not set(before.items()) & set(stack.pods().items())
     # Pods start slowly, because polling would miss a short outage.
-    template = make_small(tag="2", behaviour="slow")["template"]
+    template = make_small(tag="2", behavior="slow")["template"]
     changed_roles = [{**item, "template": template} for item in AFTER[edit][0][:1]]
     changed = ((*changed_roles, *AFTER[edit][0][1:]), AFTER[edit][1])
     min_ready = stack.roll_services(make_service(stack, changed, **make_rollout()))

@@ -28,7 +28,7 @@ def make_groups(
 ) -> dict[str, Any]:
     kinds = (("prefill", "prefiller", 1), ("decode", "decoder", 2))
     roles = [
-        role(name, kind, replicas=count, tag=tag, gpus=1, behaviour="slow")
+        role(name, kind, replicas=count, tag=tag, gpus=1, behavior="slow")
         for name, kind, count in kinds
     ]
     spec = {"level": "Group", "timeout": "150s", **rollout}

@@ -96,7 +96,7 @@ def test_random_kills_are_repaired(stack: Stack, moment: Moment) -> None:
 
 def kill_twice(stack: Stack, moment: Moment) -> None:
     stack.cluster.add_nodes(2)
-    slow: dict[str, Any] = {**TWO_NODES, "gpus": 1, "behaviour": "slow", "delay": "2s"}
+    slow: dict[str, Any] = {**TWO_NODES, "gpus": 1, "behavior": "slow", "delay": "2s"}
     for tag, seconds in (("1", moment.creating), ("2", moment.updating)):
         wanted = stack.service(role(replicas=REPLICAS, tag=tag, **slow))
         stack.write(wanted)

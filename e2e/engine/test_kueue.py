@@ -29,8 +29,8 @@ def test_queued_service_is_created_updated_and_scaled(kueue: Cluster, tmp_path: 
     open_queue(kueue, namespace, 32)
     stack = Stack(tmp_path / "app", kueue, namespace)
 
-    def up(tag: str, replicas: int = 2, behaviour: str = "ready", **spec: Any) -> CommandResult:
-        serve = role(replicas=replicas, gpus=8, tag=tag, behaviour=behaviour, **TWO_NODES)
+    def up(tag: str, replicas: int = 2, behavior: str = "ready", **spec: Any) -> CommandResult:
+        serve = role(replicas=replicas, gpus=8, tag=tag, behavior=behavior, **TWO_NODES)
         stack.write(stack.service(serve, **BACKEND, **spec))
         return stack.up()
 
@@ -52,7 +52,7 @@ def test_queued_service_is_created_updated_and_scaled(kueue: Cluster, tmp_path: 
     up("2").assert_succeeded()
     assert stack.count_ready() == {"serve": 2}
 
-    result = up("3", behaviour="unpullable", **SHORT).read_diagnostics()
+    result = up("3", behavior="unpullable", **SHORT).read_diagnostics()
     assert any(
         line.startswith("pod svc-serve-")
         and "container engine: ImagePullBackOff" in line

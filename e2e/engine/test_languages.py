@@ -112,7 +112,7 @@ def test_yaml_program_creates_and_updates(yaml_stack: YamlStack) -> None:
 def test_yaml_program_reports_failures(stack: Stack, yaml_stack: YamlStack) -> None:
     stack.cluster.add_nodes(1)
     short = {"timeout": "15s"}
-    failing = stack.service(role(replicas=1, behaviour="unpullable"), rollout=short, wait=short)
+    failing = stack.service(role(replicas=1, behavior="unpullable"), rollout=short, wait=short)
     for one in (yaml_stack, stack):
         one.write(failing)
         result = one.up().assert_failed()

@@ -47,7 +47,7 @@ def test_sequential_roles_update_in_order(stack: Stack) -> None:
         return stack.service(*roles, **order)
 
     stack.deploy_services(make_service("1"))
-    stack.write(make_service("2", behaviour="unpullable"))
+    stack.write(make_service("2", behavior="unpullable"))
     stack.up().assert_failed()
     halted = {"svc-prefill-0": "1", "svc-prefill-1": "2"}
     untouched = {"svc-decode-0": "1", "svc-decode-1": "1"}

@@ -28,7 +28,7 @@ SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 1}
 
 def make_service(namespace: str, tag: str = "1", replicas: int = 3) -> dict[str, Any]:
     """Return a service with a gang, a route and a disruption budget."""
-    serving = role(replicas=replicas, tag=tag, behaviour="slow", **SPREAD)
+    serving = role(replicas=replicas, tag=tag, behavior="slow", **SPREAD)
     return service(namespace, router(), serving, disruptionBudget={"maxUnavailable": 1})
 
 

@@ -11,7 +11,7 @@ from e2e.engine.services import NO_GANG, Stack, list_rendered, role
 
 def make_role(**more: Any) -> dict[str, Any]:
     nodes = {"nodeCount": 4, "launcher": "none"}
-    return role(replicas=2, behaviour="slow", **{"multinode": nodes, **more})
+    return role(replicas=2, behavior="slow", **{"multinode": nodes, **more})
 
 
 @pytest.mark.verifies(

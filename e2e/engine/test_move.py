@@ -28,7 +28,7 @@ def make_router(**more: Any) -> dict[str, Any]:
 
 def make_role(name: str = "serve", *, port: int, replicas: int = 2, **more: Any) -> dict[str, Any]:
     """Return a role whose pods become ready after a delay."""
-    return role(name, replicas=replicas, behaviour="slow", port=port, **more)
+    return role(name, replicas=replicas, behavior="slow", port=port, **more)
 
 
 @pytest.mark.parametrize(

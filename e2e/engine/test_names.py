@@ -9,7 +9,7 @@ import pytest
 from e2e.engine.services import NO_GANG, TWO_NODES, Stack, role, service
 from e2e.harness import Object
 
-SLOW: dict[str, Any] = {"replicas": 2, "behaviour": "slow"}
+SLOW: dict[str, Any] = {"replicas": 2, "behavior": "slow"}
 FOUR_NODES: dict[str, Any] = {"multinode": {"nodeCount": 4, "launcher": "none"}}
 RENAMED: dict[str, tuple[Any, ...]] = {
     # Old role, what changes with its name, further roles, and other fields of the service.

@@ -70,7 +70,7 @@ def test_wait_level_none_still_rolls(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.cluster.wait(lambda: stack.count_ready() == {"serve": 3}, 60, "replicas")
     before = stack.pods()
-    bad = role(tag="2", behaviour="unpullable")
+    bad = role(tag="2", behavior="unpullable")
     stack.write(stack.service(bad, wait=level, rollout={"timeout": "12s"}))
     stack.up().assert_failed()
     after = stack.pods()
@@ -81,13 +81,13 @@ def test_wait_level_none_still_rolls(stack: Stack) -> None:
 def test_wait_level_scheduled_waits_for_placement(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     level = {"level": "Scheduled", "timeout": "20s"}
-    unready = role(replicas=2, gpus=1, behaviour="unpullable", **TWO_NODES)
+    unready = role(replicas=2, gpus=1, behavior="unpullable", **TWO_NODES)
     stack.deploy(unready, wait=level)
     assert stack.count_ready() == {"serve": 0}
     (group,) = stack.cluster.list(POD_GROUP, stack.namespace)
     assert group["status"]["phase"] == "Running"
     assert stack.preview() == {}
-    larger = role(replicas=40, gpus=1, behaviour="unpullable", **TWO_NODES)
+    larger = role(replicas=40, gpus=1, behavior="unpullable", **TWO_NODES)
     stack.write(stack.service(larger, wait=level))
     stack.up().assert_failed()  # It requests 80 GPUs; the cluster has 16.
 
@@ -106,7 +106,7 @@ def test_status_is_output_for_other_stacks(stack: Stack, project: Callable[..., 
     }
     assert stack.read_output("status")["components"] == {"serve": wanted}
     assert _read_active(stack.read_output("status")) == ("True", "InferenceServiceAvailable")
-    stack.deploy(role(replicas=2, tag="2", behaviour="slow"))
+    stack.deploy(role(replicas=2, tag="2", behavior="slow"))
     assert stack.read_output("status")["components"] == {"serve": wanted}
     stack.refresh().assert_succeeded()
     assert stack.preview() == {}
@@ -118,15 +118,15 @@ def test_status_is_output_for_other_stacks(stack: Stack, project: Callable[..., 
     write = "service.status.apply(lambda known: Path('seen.json').write_text(json.dumps(known)))"
     text = PROGRAM.replace("import os\n", "import json\nimport os\n")
     stack.program = text.replace(export, f"{export}\n    {write}")
-    stack.write(stack.service(role(replicas=2, tag="2", behaviour="slow")))
+    stack.write(stack.service(role(replicas=2, tag="2", behavior="slow")))
     assert stack.preview() == {}
     assert json.loads(seen.read_text(encoding="utf-8"))["components"] == {"serve": wanted}
     seen.unlink()
     # It is unknown if the preview changes a LeaderWorkerSet, so that `up --plan` accepts the plan.
-    stack.write(stack.service(role(replicas=2, tag="3", behaviour="slow")))
+    stack.write(stack.service(role(replicas=2, tag="3", behavior="slow")))
     assert stack.preview() == {"update": 3}
     assert not seen.exists()
-    stack.write(stack.service(role(replicas=2, tag="2", behaviour="slow")))
+    stack.write(stack.service(role(replicas=2, tag="2", behavior="slow")))
     reader = project("second", backend=stack.state)
     reader.program = (
         "import pulumi\n"
@@ -235,7 +235,7 @@ BACK_OFF = 'Back-off pulling image "registry.example/engine:1"'
 def test_next_update_reports_failed_role(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     no_wait: dict[str, Any] = {"level": "None"}
-    bad = role("bad", replicas=1, behaviour="unpullable")
+    bad = role("bad", replicas=1, behavior="unpullable")
     stack.deploy(role("good", replicas=1), bad, wait=no_wait)
     wait_for_text(stack, "ImagePullBackOff")
     result = stack.up().assert_succeeded()

@@ -13,7 +13,7 @@ from pulumi import automation
 
 from e2e.engine.services import Stack, role
 
-SLOW: dict[str, Any] = {"behaviour": "slow", "delay": "2s"}
+SLOW: dict[str, Any] = {"behavior": "slow", "delay": "2s"}
 UP = ("up", "--yes", "--skip-preview", "--color", "never")
 COMPONENT = "fusioninfer:index:InferenceService"
 #: The service `svc`; tests replace `OPTIONS` by Pulumi options.
@@ -170,7 +170,7 @@ def test_state_move_restarts_no_pod(stack: Stack, project: Callable[..., Stack])
 def test_update_continues_after_interruption(stack: Stack, signals: int) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role())
-    stack.write(stack.service(role(tag="2", behaviour="unpullable")))
+    stack.write(stack.service(role(tag="2", behavior="unpullable")))
     process = stack.start(*UP)
     stack.cluster.wait(lambda: "2" in stack.lws_tags().values(), 60, "the first replica to change")
     assert "locked" in stack.down().assert_failed().text
@@ -197,7 +197,7 @@ def test_automation_api_reports_progress_and_failures(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     short = {"timeout": "20s"}
     bad = stack.service(
-        role(replicas=1, behaviour="unpullable"), name="bad", rollout=short, wait=short
+        role(replicas=1, behavior="unpullable"), name="bad", rollout=short, wait=short
     )
     good = stack.service(role(replicas=2, **SLOW))
     app = automation.select_stack(

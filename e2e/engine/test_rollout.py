@@ -51,7 +51,7 @@ def test_created_service_changes_image_gradually(
 ) -> None:
     """Replicas with `gpus` have two nodes, and are a gang."""
     stack.cluster.add_nodes(6)
-    more: dict[str, Any] = {"behaviour": "slow", "replicas": replicas}
+    more: dict[str, Any] = {"behavior": "slow", "replicas": replicas}
     more |= {} if gpus is None else {**TWO_NODES, "gpus": gpus}
     stack.write(stack.service(role(**more), layout=layout))
     lws = replicas if layout == "PerReplica" else 1
@@ -89,7 +89,7 @@ def test_failing_image_halts_update_until_repaired(stack: Stack, layout: str, re
     short: dict[str, Any] = {"layout": layout, "rollout": {"timeout": seconds}}
     stack.deploy(role(), **short)
     before = stack.pods()
-    result = stack.fail(role(tag="2", behaviour="unpullable"), **short)
+    result = stack.fail(role(tag="2", behavior="unpullable"), **short)
     limit = "" if layout == "PerReplica" else " 5s per replica"
     expected = f"svc: {halted} is not available after 15s (rollout.timeout{limit})"
     assert expected in result.text, result.text
@@ -152,7 +152,7 @@ def test_other_strategies_change_all_replicas(stack: Stack, layout: str, strateg
     spec: dict[str, Any] = {"layout": layout, "rollout": {**QUICK, "strategy": strategy}}
     stack.deploy(role(), **spec)
     before = stack.list_lws_uids()
-    min_ready = stack.roll(role(tag="2", behaviour="slow"), **spec)
+    min_ready = stack.roll(role(tag="2", behavior="slow"), **spec)
     assert stack.count_ready() == {"serve": 3}
     kept = {stack.list_lws_uids()[name] == uid for name, uid in before.items()}
     assert kept == {strategy == "AllAtOnce"}
@@ -161,7 +161,7 @@ def test_other_strategies_change_all_replicas(stack: Stack, layout: str, strateg
     assert stack.preview() == {}
     started = time.monotonic()
     short = {**spec, "rollout": {**spec["rollout"], "timeout": "15s"}}
-    stack.fail(role(tag="3", behaviour="unpullable"), **short)
+    stack.fail(role(tag="3", behavior="unpullable"), **short)
     assert time.monotonic() - started < 90, "an update has wait.timeout, which is 150s"
     stack.deploy(role(tag="4"), **spec)
     assert stack.count_ready() == {"serve": 3}
@@ -194,7 +194,7 @@ def test_replicas_and_image_change_together(stack: Stack, workers: str | None) -
     stack.write(stack.service(role(replicas=3, **TWO_NODES)))
     stack.up(**parallel).assert_succeeded()
     before = stack.pods()
-    stack.write(stack.service(role(replicas=10, tag="2", behaviour="slow", **TWO_NODES)))
+    stack.write(stack.service(role(replicas=10, tag="2", behavior="slow", **TWO_NODES)))
     assert stack.preview() == {"create": 7, "update": 5}
     with stack.min_ready_replicas() as min_ready:
         stack.up(**parallel).assert_succeeded()
@@ -217,7 +217,7 @@ def test_role_joins_gang_during_update(stack: Stack) -> None:
 
     def make_service(tag: str, *decoders: int) -> dict[str, Any]:
         more = [role("decode", "decoder", replicas=count, tag=tag) for count in decoders]
-        first = role("prefill", "prefiller", replicas=2, tag=tag, behaviour="slow", **TWO_NODES)
+        first = role("prefill", "prefiller", replicas=2, tag=tag, behavior="slow", **TWO_NODES)
         return stack.service(first, *more, **order)
 
     stack.deploy_services(make_service("1", 1))

@@ -58,7 +58,7 @@ def test_removed_router_removes_sidecars_gradually(stack: Stack) -> None:
 )
 def test_failing_picker_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
-    bad = router(behaviour="unpullable")
+    bad = router(behavior="unpullable")
     started = time.monotonic()
     result = stack.fail(bad, role(replicas=2), wait={"timeout": "15s"})
     assert "Deployment (svc-epp)" in result.text, result.text[-4000:]

@@ -83,7 +83,7 @@ def select_role(plan: ServicePlan, role_name: str, names: Sequence[str]) -> list
 def make_roles(tag: str, *names: str, **more: Any) -> list[Manifest]:
     """Return roles whose pods start slowly enough for polling to notice that they are down."""
     kinds = {"prefill": "prefiller", "decode": "decoder"}
-    slow: Manifest = {"behaviour": "slow", "delay": "3s"}
+    slow: Manifest = {"behavior": "slow", "delay": "3s"}
     return [
         role(name, kinds.get(name, "worker"), tag=tag, gpus=2, **slow, **more) for name in names
     ]

@@ -49,7 +49,7 @@ def test_unavailable_replicas_update_first(stack: Stack, provider: str) -> None:
     assert stack.count_ready() == {"serve": 3}
     # Nothing changes, so the update does not read the cluster.
     stack.up().assert_succeeded()
-    min_ready = stack.roll(role(replicas=4, tag="2", behaviour="slow"))
+    min_ready = stack.roll(role(replicas=4, tag="2", behavior="slow"))
     assert min_ready["serve"] == 3, min_ready
     assert stack.count_ready() == {"serve": 4}
     assert set(stack.lws_tags().values()) == {"2"}
@@ -65,7 +65,7 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
     stack.deploy(role(replicas=4), rollout=held)
     make_unavailable(stack, "svc-serve-0-0")
     before = stack.pods()
-    changed = role(replicas=4, tag="2", behaviour="slow")
+    changed = role(replicas=4, tag="2", behavior="slow")
     result = stack.fail(changed, rollout=held)
     assert "no replica of role serve was allowed to change, because" in result.text
     assert "svc-serve-0 is not available and rollout.maxUnavailable allows" in result.text
@@ -84,7 +84,7 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
 def test_halted_update_continues(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role())
-    late = role(tag="2", behaviour="slow", delay="15s")
+    late = role(tag="2", behavior="slow", delay="15s")
     stack.fail(late, rollout={"timeout": "4s"})
     assert sorted(stack.lws_tags().values()) == ["1", "1", "2"]
     min_ready = stack.roll(late)

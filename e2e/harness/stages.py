@@ -1,6 +1,6 @@
 """kwok stages, which simulate the life of a bound pod.
 
-The label or annotation BEHAVIOUR selects a pod's stage; by default it becomes ready immediately.
+The label or annotation BEHAVIOR selects a pod's stage; by default it becomes ready immediately.
 DELAY is how long a slow pod takes (`5s`, by default three seconds).
 """
 
@@ -15,7 +15,7 @@ import yaml
 from e2e.catalog import manifests
 from e2e.harness.resources import Object
 
-BEHAVIOUR = "e2e.fusioninfer.io/behaviour"
+BEHAVIOR = "e2e.fusioninfer.io/behavior"
 DELAY = "e2e.fusioninfer.io/delay"
 
 SLOW = "slow"
@@ -59,8 +59,8 @@ def write_stages(path: Path) -> Path:
     return path
 
 
-def _restrict(stage: Object, operator: str, *behaviours: str) -> Object:
-    requirement = {"key": _make_jq(BEHAVIOUR), "operator": operator, "values": list(behaviours)}
+def _restrict(stage: Object, operator: str, *behaviors: str) -> Object:
+    requirement = {"key": _make_jq(BEHAVIOR), "operator": operator, "values": list(behaviors)}
     narrowed = copy.deepcopy(stage)
     narrowed["spec"]["selector"]["matchExpressions"].append(requirement)
     return narrowed

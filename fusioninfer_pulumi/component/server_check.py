@@ -59,7 +59,7 @@ def check_on_server(
 
 
 def _run_checks(api: KubernetesApi, namespace: str, plan: ServicePlan) -> list[Finding]:
-    from fusioninfer_pulumi.checks.cluster_checks import PREVIEW_CHECKS, check_cluster  # noqa: PLC0415  # start-up time: few previews read a cluster
+    from fusioninfer_pulumi.checks.cluster_checks import PREVIEW_CHECKS, check_cluster  # noqa: PLC0415  # startup time: few previews read a cluster
     from fusioninfer_pulumi.checks.live_cluster import LiveCluster  # noqa: PLC0415  # see above
 
     cluster = LiveCluster(api, [plan], namespace=namespace, seconds=_CHECK_SECONDS)

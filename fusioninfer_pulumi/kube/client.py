@@ -252,7 +252,7 @@ class KubernetesApi:
 
 
 def _connect(kubeconfig: str | None, context: str | None) -> Any:
-    # Start-up time: importing the official client takes as long as importing Pulumi.
+    # Startup time: importing the official client takes as long as importing Pulumi.
     client: Any = importlib.import_module("kubernetes.client")
     config: Any = importlib.import_module("kubernetes.config")
     configuration = client.Configuration()

@@ -48,7 +48,7 @@ def suggest_accelerator(resource: str) -> str | None:
         return names[lowered]
     if resource.startswith(_OTHER_PREFIXES) or resource.endswith(_OTHER_SUFFIXES):
         return None
-    import difflib  # noqa: PLC0415  # start-up time: few names get here
+    import difflib  # noqa: PLC0415  # startup time: few names get here
 
     close = difflib.get_close_matches(lowered, names, n=1, cutoff=_MIN_SIMILARITY)
     return names[close[0]] if close else None

@@ -510,9 +510,9 @@ def test_shared_config_maps_are_found_in_kserve_namespace() -> None:
 
 
 def test_unused_keys_of_a_config_map_are_reported() -> None:
-    labelled = config_map(metadata={"labels": {"a": "b"}}, epp=TEXT, other="x")
+    labeled = config_map(metadata={"labels": {"a": "b"}}, epp=TEXT, other="x")
     expected = [
-        message for message in check(referring(), labelled) if message.startswith("f#2: info")
+        message for message in check(referring(), labeled) if message.startswith("f#2: info")
     ]
     assert expected == [
         f"f#2: info: {field}: is not referenced by the scheduler's config.ref; ignored"

@@ -37,7 +37,7 @@ def named(name: str, document: Manifest | None = None, **metadata: Any) -> Manif
     return {**(document or released()), "metadata": {"name": name, **metadata}}
 
 
-def labelled(name: str, replicas: int = 1, **labels: str) -> Manifest:
+def labeled(name: str, replicas: int = 1, **labels: str) -> Manifest:
     template = {"metadata": {"labels": labels}, "spec": {"engines": [engine()]}}
     return deployment({"replicas": replicas, "template": template}, name=name)
 
@@ -103,7 +103,7 @@ def test_deployment_may_have_several_model_services() -> None:
 
 
 def test_endpoints_are_selected_by_template_labels() -> None:
-    documents = [labelled("a", tier="prod"), labelled("b", tier="test")]
+    documents = [labeled("a", tier="prod"), labeled("b", tier="test")]
     result = routers(*documents, model_service(selecting(tier="prod")))
     assert (result["a"]["rules"], result["b"]) == ([RULE], None)
     both = selecting(tier="prod", deployment="b")
@@ -139,7 +139,7 @@ def test_endpoints_are_selected_by_template_labels() -> None:
 def test_requests_are_split_by_weights_and_replicas(
     entries: tuple[Any, ...], weights: dict[str, int]
 ) -> None:
-    documents = [labelled("a", 3, tier="x"), labelled("b", 1, tier="x"), labelled("c", 1)]
+    documents = [labeled("a", 3, tier="x"), labeled("b", 1, tier="x"), labeled("c", 1)]
     result = routers(*documents, model_service(*entries))
     (main,) = [name for name, entry in result.items() if entry and "rules" in entry]
     assert f"{main}-pool" == max(weights, key=lambda name: weights[name])

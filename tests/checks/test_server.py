@@ -331,7 +331,7 @@ def test_server_field_is_parsed(field: str, location: tuple[str | int, ...]) -> 
 
 def test_unknown_values_are_replaced_by_stand_ins() -> None:
     class Output:
-        """Recognised by its name and module."""
+        """Recognized by its name and module."""
 
     Output.__module__ = "pulumi.output"
     image: Any = Output()

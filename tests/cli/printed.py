@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
 
 
 def to_text(difference: Difference, *, color: bool = False, width: int | None = None) -> str:
-    """Return a difference at a terminal; without colour and width in a pipe."""
+    """Return a difference at a terminal; without color and width in a pipe."""
     file = Terminal() if color or width is not None else io.StringIO()
     environ = {"TERM": "xterm-256color", "COLUMNS": str(width or 1_000), "NO_COLOR": "1"}
     if color:

@@ -153,7 +153,7 @@ def ganged() -> Manifest:
     return result
 
 
-def unlabelled(**spec: Any) -> Manifest:
+def unlabeled(**spec: Any) -> Manifest:
     bare = lws("mine", **spec)
     return {**bare, "metadata": {"name": "mine"}}
 
@@ -197,7 +197,7 @@ NOTES = [
         [lws(**IMAGE)],
         ["gang scheduling switched off, image changed: restarts decode-0"],
     ),
-    ([unlabelled()], [unlabelled(**IMAGE)], ["image changed: restarts mine-0"]),
+    ([unlabeled()], [unlabeled(**IMAGE)], ["image changed: restarts mine-0"]),
     (
         [gang(10)],
         [gang(14)],

@@ -116,7 +116,7 @@ InferenceService("svc", {{"roles": [{{"name": "w", "componentType": "worker", "t
         "resources": {{"limits": {{"nvidia.com/gpu": "1"}}}}}}]}}}}}}]}},
     pulumi.ResourceOptions(transforms=[change]))
 """
-LABELLED = """if args.custom:
+LABELED = """if args.custom:
         args.props["metadata"]["labels"]["team"] = "x"
 """
 MOVED = """if args.type_.endswith("LeaderWorkerSet"):
@@ -140,7 +140,7 @@ def transformed(root: Path, change: str, length: int) -> str:
 def test_secret_masks_only_its_field_of_a_transformed_object(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sides = [transformed(tmp_path / str(length), LABELLED, length) for length in (4096, 8192)]
+    sides = [transformed(tmp_path / str(length), LABELED, length) for length in (4096, 8192)]
     assert main(["diff", *sides, "--output", "json"]) == 1
     out = capsys.readouterr().out
     (effect,) = json.loads(out)["effects"]

@@ -1,4 +1,4 @@
-"""The command line as a process sees it: exit statuses, streams, usage, start-up."""
+"""The command line as a process sees it: exit statuses, streams, usage, startup."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_role_scaled_to_zero_is_shown(capsys: pytest.CaptureFixture[str], tmp_pa
 
 
 def test_markup_in_user_text_is_printed_verbatim() -> None:
-    # Rich would read [red] as a colour and :bomb: as a picture.
+    # Rich would read [red] as a color and :bomb: as a picture.
     (args,) = load(STORY_1)
     at = ("metadata", "annotations", "[red]")
     finding = Finding("", Severity.WARNING, at, "[/a] :bomb: [bold]x")

@@ -1,4 +1,4 @@
-"""`plan` on a terminal: its width, its colours."""
+"""`plan` on a terminal: its width, its colors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NO_ROUTER = (
     "add a role of componentType router"
 )
 _TERMINAL_KEYS = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE"}
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _TABLES = """\
 ROLE     TYPE       REPLICAS  NODES  PODS  GPUS/POD  GPUS
 prefill  prefiller         1      2     2         8    16
@@ -57,13 +57,13 @@ total                                  10              80
 
 
 @pytest.mark.parametrize(
-    ("columns", "colours"), slow_unless(lambda row: row[1], [(80, True), (160, False)])
+    ("columns", "colors"), slow_unless(lambda row: row[1], [(80, True), (160, False)])
 )
-def test_output_fits_the_terminal(partial: str, columns: int, colours: bool) -> None:
-    environ = {} if colours else {"NO_COLOR": "1"}
+def test_output_fits_the_terminal(partial: str, columns: int, colors: bool) -> None:
+    environ = {} if colors else {"NO_COLOR": "1"}
     text, err = terminal(columns, partial, "--gpus", DOCUMENTS, **environ)
-    plain = _COLOUR.sub("", text)
-    if colours:
+    plain = _COLOR.sub("", text)
+    if colors:
         assert "\x1b[32mFull" in text
         assert "\x1b[31mBlocked" in text
     else:

@@ -100,7 +100,7 @@ def test_no_message_and_no_stream_holds_a_secret(
     assert messages(recording) == ("warned <secret>", "error: failed <secret>")
 
 
-def test_output_in_a_plan_is_recognised_without_pulumi(run: Run) -> None:
+def test_output_in_a_plan_is_recognized_without_pulumi(run: Run) -> None:
     recording = run(
         """
         from fusioninfer_pulumi import InferenceService

@@ -194,7 +194,7 @@ CASES: dict[str, Case] = {
         ("diff old.yaml new.yaml", "diff old.yaml", "diff old.yaml old.yaml --stack dev"),
         {"old.yaml": service(serving()), "new.yaml": INVALID},
     ),
-    "diff-colours": Case(
+    "diff-colors": Case(
         ("diff old.yaml new.yaml",),
         {"old.yaml": pair(), "new.yaml": pair("v0.12.0", decode=3)},
         terminal=True,

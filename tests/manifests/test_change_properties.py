@@ -39,7 +39,7 @@ def test_scaling_adds_lws_and_restarts_nothing(manifest: Manifest, more: int) ->
     role["replicas"] = role.get("replicas", 1) + more
     if "autoscaling" in role:
         role["autoscaling"]["maxReplicas"] += more
-    larger["metadata"]["labels"] = {"relabelled": "yes"}
+    larger["metadata"]["labels"] = {"relabeled": "yes"}
     larger["metadata"]["annotations"] = {"noted": "yes"}
     after = list(rendered(larger))
     old, new = revisions(before), revisions(after)

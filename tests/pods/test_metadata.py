@@ -28,13 +28,13 @@ def pod_metadata(manifest: Manifest) -> list[Manifest]:
 
 def test_template_label_overrides_role_and_service() -> None:
     user_template = template(metadata={"labels": {"stage": "template"}})
-    labelled = role(
+    labeled = role(
         template=user_template,
         podLabels={"stage": "role", "team": "role"},
         podAnnotations={"a": "role"},
     )
     manifest = service(
-        labelled,
+        labeled,
         podLabels={"stage": "service", "team": "service", "cost": "7"},
         podAnnotations={"a": "service", "b": "service"},
     )

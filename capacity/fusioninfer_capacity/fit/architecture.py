@@ -846,7 +846,7 @@ _DOUBTS: Mapping[str, str] = {
     **dict.fromkeys(
         ("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "step3p5", "step3p7", "mistral4",
          "mimo_v2_flash", "kimi_linear", "hy_v3"),
-        "no start-up log of its model family is published",
+        "no startup log of its model family is published",
     ),
-    "deepseek_v4": "no start-up log with its activations is published",
+    "deepseek_v4": "no startup log with its activations is published",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The page of accuracy follows the recorded start-ups and throughputs."""
+"""The page of accuracy follows the recorded startups and throughputs."""
 
 from __future__ import annotations
 
