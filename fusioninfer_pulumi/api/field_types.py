@@ -193,7 +193,7 @@ def _validate_count_or_percentage(value: Any, *, min_percentage: int) -> Any:
         return value
     raise rule_error(
         INVALID_FORMAT,
-        f"must be a count of at least 0 or a percentage from {min_percentage}% to 100%, "
+        f"must be a count from 0 to {MAX_COUNT} or a percentage from {min_percentage}% to 100%, "
         f"got {show(value)}",
     )
 

@@ -162,9 +162,11 @@ def _unknown_key(at: Location, location: tuple[str | int, ...], root: type[BaseM
         return error(DUPLICATE_KEY, at[:-1], message)
     # Look for the key in the models that contain this one, the innermost first.
     for length in reversed(range(len(location) - 1)):
-        if key in _fields_at(location[:length], root):
+        outer_fields = _fields_at(location[:length], root)
+        if key in outer_fields:
             parent = location[1:length] if location[0] == "spec" else location[:length]
-            place = format_path(parent) or "the service, next to roles"
+            top = "the service, next to roles" if "roles" in outer_fields else "the document"
+            place = format_path(parent) or top
             return error(UNKNOWN_KEY, at, f"unknown key here; it is a field of {place}")
     if len(location) == 1 and key in _fields_at(("spec",), root):
         return error(UNKNOWN_KEY, at, "unknown key here; move it below spec")

@@ -294,9 +294,9 @@ def _describe_cache_changes(
     old: Iterable[ServicePlan], new: Iterable[ServicePlan]
 ) -> Iterator[str]:
     """Describe how the KV cache sizes of roles change, if both sides have an estimate."""
-    old_memory = {plan.service: plan.memory for plan in old}
+    old_memory = {(str(plan.namespace), plan.service): plan.memory for plan in old}
     for plan in new:
-        for role, memory in old_memory.get(plan.service, {}).items():
+        for role, memory in old_memory.get((str(plan.namespace), plan.service), {}).items():
             if role in plan.memory:
                 change = memory.describe_change(plan.memory[role])
                 if change is not None:

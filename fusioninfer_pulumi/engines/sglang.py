@@ -202,7 +202,8 @@ class SglangSizes(ParallelSizes):
             return sizes
         # Flags such as --attn-cp-size: in some context parallel layouts the ranks of --dp-size are
         # not copies of the model.
-        if any("-cp" in word or "context-parallel" in word for word in command.arguments):
+        flags = [word.partition("=")[0] for word in command.arguments]
+        if any("cp" in flag.split("-") or "context-parallel" in flag for flag in flags):
             return None
         # With data parallel attention, the ranks share the accelerators of tensor parallelism.
         return sizes._replace(data=1) if command.has(_DP_ATTENTION) else sizes

@@ -83,7 +83,7 @@ def test_documents_are_valid(name: str) -> None:
 CONFIG = ("spec", "router", "scheduler", "config")
 INLINE = "router.scheduler.config.inline"
 MEMBER = "template.spec.engines[0].members[0]"
-COUNT = "must be a count of at least 0 or a percentage from 0% to 100%"
+COUNT = "must be a count from 0 to 10000 or a percentage from 0% to 100%"
 REJECTED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
     "a server's name": (KTHENA, (1, "metadata", "name"), [1],
                         "f#2: metadata.name: must be a string, got [1]"),

@@ -94,11 +94,11 @@ def test_valid_amount_is_accepted(field: TypeAdapter[Any], value: Any) -> None:
             for value in ("0", "-5", "much", "", 0, -0.5, True, None, [])
         ),
         *(
-            (PART, value, "must be a count of at least 0 or a percentage from 1% to 100%, got ")
+            (PART, value, "must be a count from 0 to 10000 or a percentage from 1% to 100%, got ")
             for value in (-1, "0%", "101%", "1.5%", "5", True, 1.0)
         ),
         *(
-            (SHARE, value, "must be a count of at least 0 or a percentage from 0% to 100%, got ")
+            (SHARE, value, "must be a count from 0 to 10000 or a percentage from 0% to 100%, got ")
             for value in (-1, "00%", "101%", "1.5%", "5", True, 1.0)
         ),
     ],

@@ -157,6 +157,7 @@ def command(engine: str, arguments: str | list[Any]) -> EngineCommand:
         ("sglang", "--tp-size 8 --dp-size 8 --enable-dp-attention",
          Parallelism(8, 1, 1, None, True)),
         ("sglang", "--tp-size 8 --attn-dp-size 8", Parallelism(8, 1, 1, None, True)),
+        ("sglang", "--tp 8 --dp 2 --cpu-offload-gb 4", Parallelism(8, 1, 2, None, True)),
         # Not known.
         ("sglang", "--tp 8 --dp 2 --attn-cp-size 2", None),
         ("vllm", "m -tp $TP", None),
