@@ -172,7 +172,8 @@ class Children:
         service_ids = [resource.id for resource in self.find_by_kind("Service").values()]
 
         def read_deadline(values: list[Any]) -> float | None:
-            return None if values[0] or self._update is None else self._update.deadline
+            yaml_only, *_ = values
+            return None if yaml_only or self._update is None else self._update.deadline
 
         return combine([self.is_yaml_only, self.observed, *service_ids], read_deadline)
 

@@ -82,16 +82,19 @@ class Gateway(KubernetesObject):
 
 def combine_live_objects(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[LiveObjects]:
     """Return an Output of `metadata` and `status` of objects, by name."""
-    outputs = [
-        output for resource in objects.values() for output in (resource.metadata, resource.status)
-    ]
+    resources = objects.values()
 
     def build_states(values: list[Any]) -> LiveObjects:
+        all_metadata, all_statuses = values[: len(objects)], values[len(objects) :]
         return {
-            name: {"metadata": values[2 * index], "status": values[2 * index + 1]}
-            for index, name in enumerate(objects)
+            name: {"metadata": metadata, "status": status}
+            for name, metadata, status in zip(objects, all_metadata, all_statuses, strict=True)
         }
 
+    outputs = [
+        *(resource.metadata for resource in resources),
+        *(resource.status for resource in resources),
+    ]
     return combine(outputs, build_states)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import starmap
 from typing import Any, Literal, TypedDict
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
@@ -319,7 +318,7 @@ def _compute_role_status(
     blocked: str | None,
 ) -> ComponentStatus:
     live_lws = [live.get(planned.name) for planned in role.lws]
-    ready = sum(starmap(count_ready_replicas, zip(role.lws, live_lws, strict=True)))
+    ready = sum(count_ready_replicas(planned, live.get(planned.name)) for planned in role.lws)
     desired = len(role.replicas)
     if role.is_autoscaled and all(map(_has_status, live_lws)):
         desired = sum(int((lws or {})["status"].get("replicas") or 0) for lws in live_lws)

@@ -55,8 +55,9 @@ def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
         arguments.append((index, flag))
         flag_words |= {index, value_index}
     for index, word in enumerate(words):
-        is_word = index not in flag_words and isinstance(word, str) and not _FLAG.fullmatch(word)
-        if is_word and _has_credential(word):
+        if index in flag_words or not isinstance(word, str) or _FLAG.fullmatch(word):
+            continue
+        if _has_credential(word):
             arguments.append((index, "one of its words"))
     return sorted(arguments)
 

@@ -52,8 +52,9 @@ def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     container_claims = [{"name": claim.name} for claim in claims]
     pod_claims = []
     for claim in claims:
-        reference = {"resourceClaimName": claim.claim_name}
-        if claim.claim_name is None:
+        if claim.claim_name is not None:
+            reference = {"resourceClaimName": claim.claim_name}
+        else:
             generated = claim_template(ctx.meta.service, ctx.role.name, claim)
             reference = {"resourceClaimTemplateName": claim.template_name or generated.name}
         pod_claims.append({"name": claim.name, **reference})
@@ -145,7 +146,7 @@ def _with_rdma(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
 
 
 def _build_rdma_env(args: RdmaArgs) -> list[dict[str, str]]:
-    # UCX needs the port, `mlx5_0:1`, NCCL only the device's name.
+    # UCX needs a device with its port, such as `mlx5_0:1`; NCCL needs the name without the port.
     names = dict.fromkeys(device.partition(":")[0] for device in args.devices)
     values: dict[str, str | None] = {
         "UCX_TLS": args.transports,

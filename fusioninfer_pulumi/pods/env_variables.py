@@ -17,8 +17,8 @@ from fusioninfer_pulumi.rules.common import UNSUPPORTED_BY_ENGINE
 def add_kthena_variables(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Add Kthena's variables to every container of the pods, if the role sets `environment`.
 
-    They come before the container's own variables, which may refer to them, and after
-    LeaderWorkerSet's, which its webhook puts first.
+    They come before the container's own variables, which may refer to Kthena's. LeaderWorkerSet's
+    webhook later puts its own variables before all of these.
     """
     if ctx.role.environment is None:
         return pods, []
@@ -84,6 +84,6 @@ def add_tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         )
         if problems and pod.is_leader:
             return pods, problems
-        # Problems of workers are ignored, because they may run only Ray.
+        # A worker whose command line cannot be edited is no error, because it may run only Ray.
         pods = pods.put(traced.with_container(lambda container: add_env(container, variables)))
     return pods, []

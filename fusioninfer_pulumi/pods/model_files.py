@@ -67,10 +67,11 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         if model.cache.compile_cache:
             path = f"{model.cache.mount_path}-compiled"
             files.mounts.append({"name": _CACHE_VOLUME, "mountPath": path, "subPath": "compiled"})
-            variables = filter(None, (engine.compile_cache_variable for engine in ENGINES.values()))
-            files.env += [{"name": variable, "value": path} for variable in variables]
-    engine_fetches = source.scheme == "hf" and model.fetch is not Fetch.INIT_CONTAINER
-    engine_fetches = engine_fetches and not has_warm_up
+            variables = [engine.compile_cache_variable for engine in ENGINES.values()]
+            files.env += [{"name": name, "value": path} for name in variables if name]
+    engine_fetches = (
+        source.scheme == "hf" and model.fetch is not Fetch.INIT_CONTAINER and not has_warm_up
+    )
     if engine_fetches:
         files.model, files.revision = source.target, source.revision
         if model.cache is not None:
@@ -105,7 +106,8 @@ def get_cache_claim_name(service: str, cache: CacheArgs) -> Any:
 
 
 def _add_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool) -> None:
-    paths: dict[ModelSource, str] = {}  # or the repository, if the engine downloads the adapter
+    # Path of each source's files, which adapters may share; its repository if the engine downloads.
+    paths: dict[ModelSource, str] = {}
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
         source = parse_model_uri(adapter.uri)
         if source is None:
@@ -113,9 +115,10 @@ def _add_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool) 
         if engine_fetches and source.scheme == "hf" and source.revision is None:
             # Engines download only the default revision of an adapter.
             paths[source] = source.target
-        if source not in paths:  # adapters with the same source share its files
+        if source not in paths:
             path = f"{model.mount_path}-adapters/{_slug(adapter.name)}"
-            if path in files.adapters.values():  # names with the same slug
+            if path in files.adapters.values():
+                # Another adapter's name has the same slug.
                 path = f"{path}-{index}"
             volume = f"model-adapter-{index}"
             paths[source] = _mount_or_download(files, model, source, path, volume, is_adapter=True)
@@ -133,7 +136,7 @@ def _mount_or_download(
 ) -> str:
     """Mount or download a model or adapter that the engine does not download; return its path.
 
-    All downloaded adapters share a volume, in which each has a folder.
+    Adapters that an init container downloads share one volume, with a folder each.
     """
     if source.scheme in ("pvc", "oci"):
         _mount(files, volume, source, path)
@@ -142,17 +145,18 @@ def _mount_or_download(
         return _add_to_warm_up(files, source, model.cache, path)
     name = _ADAPTER_VOLUME if is_adapter else _VOLUME
     files.volumes[name] = {"emptyDir": {}}
-    sub_path = {"subPath": path.rpartition("/")[2]} if is_adapter else {}
-    writable = {"name": name, "mountPath": path, **sub_path}
-    files.mounts.append({**writable, "readOnly": True})
-    files.init_downloads.append((source.fetch_uri, path, writable))
+    writable_mount = {"name": name, "mountPath": path}
+    if is_adapter:
+        writable_mount["subPath"] = path.rpartition("/")[2]
+    files.mounts.append({**writable_mount, "readOnly": True})
+    files.init_downloads.append((source.fetch_uri, path, writable_mount))
     return path
 
 
 def _mount(files: ModelFiles, volume: str, source: ModelSource, path: str) -> None:
     mount: Manifest = {"name": volume, "mountPath": path, "readOnly": True}
     if source.scheme == "pvc":
-        # The mount is read-only and the claim is not, because other pods may write to it.
+        # The claim itself is not read-only, because other pods may write to it.
         files.volumes[volume] = {"persistentVolumeClaim": {"claimName": source.target}}
         if source.path:
             mount["subPath"] = source.path
@@ -215,7 +219,7 @@ def build_fetch_container(
 
 
 def build_fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
-    """Return the user's variables and those for sources with `schemes`, named as in KServe."""
+    """Return the user's variables, and KServe's variables for sources with `schemes` (`s3`)."""
     env = [dict(variable) for variable in model.fetcher.env]
     if model.token_secret is not None and "hf" in schemes:
         env.append(build_token_variable(model))
@@ -237,21 +241,22 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     if ctx.model is None or ctx.files is None:
         return pods, []
     served_model = _plan_served_model(ctx.meta.service, ctx.model, ctx.files)
+    mount_source = (
+        "the mount of the model's files; remove yours, or set model.mountPath "
+        "(model.cache.mountPath for the cache)"
+    )
+    # Workers may run the engine, too, except Ray workers, which only join the Ray cluster.
+    multinode = ctx.role.multinode
+    starts_on_workers = multinode is not None and multinode.launcher in _ENGINE_LAUNCHERS
     findings: list[Finding] = []
     for pod in pods.all:
         paths = [mount["mountPath"] for mount in ctx.files.mounts]
-        mount_source = (
-            "the mount of the model's files; remove yours, or set model.mountPath "
-            "(model.cache.mountPath for the cache)"
-        )
         conflicts = [*pod.find_conflicts(paths, mount_source, ctx.files.env, "the service's model")]
-        findings += conflicts
         if conflicts:
+            findings += conflicts
             continue
         built = pod
-        # Workers may run the engine too, except Ray workers, which only join the Ray cluster.
-        launcher = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
-        starts_engine = pod.has_command or launcher in _ENGINE_LAUNCHERS
+        starts_engine = pod.has_command or starts_on_workers
         if pod.is_leader or (starts_engine and pod.command.engine is not None):
             built, problems = _add_model_arguments(pod, served_model)
             findings += problems
@@ -263,14 +268,15 @@ def _plan_served_model(service: str, model: ModelArgs, files: ModelFiles) -> Ser
     limits: dict[str, int] = {}
     if model.lora is not None:
         limits = model.lora.model_dump(include=_LORA_LIMITS, by_alias=False, exclude_none=True)
-    default = None
-    if files.model.startswith("/"):  # the engine's default name would be the path
-        default = hub_name(model.uri) or service
+    default_name = None
+    if files.model.startswith("/"):
+        # Without a name, the engine would serve the model under its path.
+        default_name = hub_name(model.uri) or service
     return ServedModel(
         model=files.model,
         revision=files.revision,
         name=model.name,
-        default_name=default,
+        default_name=default_name,
         adapters=files.adapters,
         limits=limits,
     )
@@ -299,9 +305,10 @@ def _add_model_arguments(pod: Pod, served_model: ServedModel) -> tuple[Pod, list
 
 def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
     spec = pod.spec
-    free_names = {name: choose_free_name(name, spec.get("volumes")) for name in files.volumes}
-    mounts = [{**mount, "name": free_names[mount["name"]]} for mount in files.mounts]
-    volumes = [{"name": free_names[name], **source} for name, source in files.volumes.items()]
+    # The user's template may have volumes of the same names.
+    new_names = {name: choose_free_name(name, spec.get("volumes")) for name in files.volumes}
+    mounts = [{**mount, "name": new_names[mount["name"]]} for mount in files.mounts]
+    volumes = [{"name": new_names[name], **source} for name, source in files.volumes.items()]
     if files.init_downloads:
         containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
         fetchers = [
@@ -310,16 +317,15 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
                 choose_free_name(f"{FETCHER_PREFIX}{index}", containers),
                 model.fetcher.command,
                 [(source, folder)],
-                [{**mount, "name": free_names[mount["name"]]}],
+                [{**mount, "name": new_names[mount["name"]]}],
             )
             for index, (source, folder, mount) in enumerate(files.init_downloads)
         ]
         pod = pod.append("initContainers", fetchers, ("model", "fetcher"))
     if model.image_pull_secrets:
-        existing = list(spec.get("imagePullSecrets") or ())
-        names = {secret.get("name") for secret in existing}
-        more = [{"name": name} for name in model.image_pull_secrets if name not in names]
-        pod = pod.append("imagePullSecrets", more, ("model", "imagePullSecrets"))
+        user_names = {secret.get("name") for secret in spec.get("imagePullSecrets") or ()}
+        added = [{"name": name} for name in model.image_pull_secrets if name not in user_names]
+        pod = pod.append("imagePullSecrets", added, ("model", "imagePullSecrets"))
     built = pod.with_container(lambda container: add_mounts(add_env(container, files.env), mounts))
     return built.add_volumes(volumes)
 
@@ -342,8 +348,8 @@ while [ $# -gt 0 ]; do
   shift 2
 done"""
 
-# The kubelet creates a folder that a pod mounts, so no download can be renamed to it. The folder is
-# filled in place, and a marker file next to it shows that it is complete.
+# The kubelet creates the folder that a pod mounts, so a finished download cannot be renamed to it.
+# The folder is filled in place, and a marker file next to it shows that it is complete.
 _SCRIPT_IN_PLACE = """\
 set -eu
 while [ $# -gt 0 ]; do
@@ -359,7 +365,7 @@ done"""
 
 
 class ModelPlan(NamedTuple):
-    """The claim (name and storage) and the warm-up Job (spec), None if they are not generated."""
+    """Name and storage of the generated claim, spec of the warm-up Job; each None without it."""
 
     claim: str | None = None
     storage: StorageArgs | None = None
@@ -367,7 +373,7 @@ class ModelPlan(NamedTuple):
 
 
 def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
-    """Plan the claim and the Job of a service's model; None if it has no known model."""
+    """Plan the claim and the Job of a model; None without a model, or for an unknown source."""
     model = args.model
     files = plan_model_files(service, model) if model is not None else None
     if model is None or files is None:
@@ -379,7 +385,7 @@ def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | No
     warm_up = _build_job_spec(args, model, claim, files) if cache.warm_up else None
     if cache.storage is None:
         return ModelPlan(warm_up=warm_up)
-    return ModelPlan(claim, cache.storage, warm_up)
+    return ModelPlan(claim=claim, storage=cache.storage, warm_up=warm_up)
 
 
 def build_model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest]:

@@ -45,12 +45,16 @@ _RANKS = "--data-parallel-size"
 
 
 def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
-    """Return the name of the user's sidecar: it has a known name or image, or the pool's `port`."""
+    """Return the name of the sidecar in the user's template, None if there is none.
+
+    A container other than `serving` is the sidecar if it has a known name or image, or listens on
+    the pool's `port`.
+    """
     spec = template.get("spec") or {}
     candidates = [
         container for container in spec.get("containers") or () if container.get("name") != serving
     ]
-    # Other init containers exit before the engine starts.
+    # An init container without restartPolicy Always exits before the engine starts.
     candidates += [
         container
         for container in spec.get("initContainers") or ()
@@ -76,8 +80,10 @@ def plan_sidecar(
 ) -> tuple[SidecarPlan, list[Finding]]:
     """Plan the sidecar of a decode role.
 
-    `connector` is the engine's KV connector, `ports` are the pool's port and the engine's.
+    `connector` is the engine's KV connector, `spec` the leader's pod spec, and `ports` are the
+    pool's port and the engine's.
     """
+    pool_port, engine_port = ports
     pairing, at = ctx.pairing, ctx.at("kvTransfer", "sidecar")
     assert pairing is not None, "only prefill/decode roles have a sidecar"
     findings: list[Finding] = []
@@ -89,14 +95,13 @@ def plan_sidecar(
     findings += problems
     user_args = tuple(args.args or ())
     serves_https = has_flag(user_args, _SECURE) and get_flag_value(user_args, _SECURE) != "false"
-    pool_port, engine_port = ports
     arguments = [
         f"--port={pool_port}",
         f"--{family.sidecar_port_flag}={engine_port}",
         f"--kv-connector={protocol}",
     ]
     if not has_flag(user_args, _SECURE):
-        # Its default is true, but neither gateways nor endpoint pickers use TLS to a pool's pods.
+        # By default the flag is true, but neither gateways nor endpoint pickers use TLS to pods.
         arguments.append(f"{_SECURE}=false")
     port_count = command.port_count
     user_port_count = integer(get_flag_value(user_args, _RANKS))
@@ -118,8 +123,10 @@ def plan_sidecar(
             "--enable-ssrf-protection=true",
             f"--inference-pool=$({NAMESPACE_ENV})/{pool}",
         ]
-    fits_edition = find_sidecar_image_family(pairing.sidecar_image) is family
-    default_image = pairing.sidecar_image if fits_edition else str(family.sidecar_image)
+    # The image planned for the pairing does not fit if `args` selects another family.
+    default_image = pairing.sidecar_image
+    if find_sidecar_image_family(pairing.sidecar_image) is not family:
+        default_image = str(family.sidecar_image)
     plan = SidecarPlan(
         image=args.image or use_mirror(default_image, pairing.registry),
         arguments=(*arguments, *user_args),
@@ -143,16 +150,19 @@ def _choose_protocol(
 ) -> tuple[str, list[Finding]]:
     """Return the value of the sidecar's flag `--kv-connector`."""
     supported = family.sidecar_connectors
+    default = supported[0]
     protocol = args.connector.value if args.connector is not None else None
     if protocol is None and command.engine is not None:
         protocol = command.engine.kv_cache.sidecar_protocol
     if protocol is None and connector is not None:
         protocol = find_protocol(connector.names)
         if protocol is None:
-            message = f"unknown protocol for {connector.name}, defaults to {supported[0]}"
-            message = f"{message}; set one of {', '.join(supported)}"
-            return supported[0], [warning(SIDECAR_PROTOCOL, at, message)]
-    protocol = protocol or supported[0]
+            message = (
+                f"unknown protocol for {connector.name}, defaults to {default}; "
+                f"set one of {', '.join(supported)}"
+            )
+            return default, [warning(SIDECAR_PROTOCOL, at, message)]
+    protocol = protocol or default
     if protocol not in supported:
         message = f"must be one of {', '.join(supported)} with {family.name}, got {protocol}"
         return protocol, [error(SIDECAR_PROTOCOL, at, message)]
@@ -172,25 +182,26 @@ _TOKEN_SECONDS = 3607  # as in the volume that the API server would add
 def add_sidecar(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Add the sidecar to the leader.
 
-    It is the last init container, so the ones that download the model finish first. It is a native
-    sidecar, so it ends only after the engine has finished its running requests.
+    The sidecar is the last init container, so init containers that download the model finish first.
+    It is a native sidecar, so it ends only after the engine has finished its running requests.
     """
     plan = pods.kv.sidecar if pods.kv is not None else None
     if plan is None:
         return pods, []
-    spec, built = pods.leader.spec, dict[str, Any]()
+    leader = pods.leader
     mounts: list[Manifest] = []
-    token = _build_token_volume(spec, plan)
-    if token is not None:
-        mounts = [{"name": token["name"], "mountPath": _TOKEN_PATH, "readOnly": True}]
-        built["volumes"] = [*(spec.get("volumes") or ()), token]
+    volume = _build_token_volume(leader.spec, plan)
+    if volume is not None:
+        leader = leader.add_volumes([volume])
+        mounts = [{"name": volume["name"], "mountPath": _TOKEN_PATH, "readOnly": True}]
     if plan.account is not None and not plan.is_user_account:
-        built["serviceAccountName"] = plan.account
-        # Only the sidecar uses the account, so only it gets the token.
-        built["automountServiceAccountToken"] = False
-    leader = pods.leader.with_spec(**built)
-    origin = ctx.at("kvTransfer", "sidecar")
-    return pods.put(leader.append("initContainers", [_build_container(plan, mounts)], origin)), []
+        # Only the sidecar uses the account, so no other container gets its token.
+        leader = leader.with_spec(
+            serviceAccountName=plan.account, automountServiceAccountToken=False
+        )
+    container = _build_container(plan, mounts)
+    leader = leader.append("initContainers", [container], ctx.at("kvTransfer", "sidecar"))
+    return pods.put(leader), []
 
 
 def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:
@@ -208,7 +219,7 @@ def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:
             {"name": object_names.SIDECAR_PORT, "containerPort": plan.port},
             *({"containerPort": port} for port in plan.ports[1:]),
         ],
-        # The probe only checks that the sidecar listens. The engine has its own.
+        # The probe only checks that the sidecar listens. The engine has its own probe.
         "readinessProbe": {
             "httpGet": {"path": SIDECAR_HEALTH_PATH, "port": plan.port, **scheme},
             "periodSeconds": 10,
@@ -222,9 +233,9 @@ def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:
 def _build_token_volume(spec: Mapping[str, Any], plan: SidecarPlan) -> Manifest | None:
     """Return the volume at the ServiceAccount token's path in the sidecar.
 
-    If the sidecar needs a token, it is a projected volume like the API server's. If not, it is an
-    empty volume, because the API server mounts a token into every container that has no volume at
-    this path, unless the pod disables that.
+    If the sidecar needs a token, the volume is a projected one like the API server's. If not, an
+    empty volume keeps the token out: the API server mounts one into every container that has no
+    volume at this path. None if the pod disables these mounts.
     """
     if plan.account is None:
         if spec.get("automountServiceAccountToken") is False:
@@ -248,15 +259,15 @@ def build_sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> 
 
     A sidecar watches its pool and the pool's pods (`pkg/sidecar/proxy/allowlist.go`).
     """
-    accounts = {  # whether the account is the user's, by name
+    is_user_account = {
         sidecar.account: sidecar.is_user_account
         for sidecar in sidecars
         if sidecar.account is not None
     }
-    if not accounts:
+    if not is_user_account:
         return
     name, service_label = object_names.sidecar(meta.service), {labels.SERVICE: meta.service}
-    if accounts.get(name) is False:
+    if name in is_user_account and not is_user_account[name]:
         yield service_account(meta, name, service_label)
     rules = [("", ["pods"], READ), (object_names.POOL_GROUP, ["inferencepools"], READ)]
-    yield from role_and_binding(meta, name, rules, accounts, service_label)
+    yield from role_and_binding(meta, name, rules, list(is_user_account), service_label)

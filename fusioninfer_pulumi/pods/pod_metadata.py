@@ -60,8 +60,9 @@ def set_pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     """Set the role's labels; drop the user's metadata except for labels and annotations."""
     for pod in pods.all:
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
-        pd_role = PD_ROLES.get(ctx.role.component_type) if ctx.pairing is not None else None
-        pd_label = {labels.LLM_D_ROLE: pd_role} if pod.is_leader and pd_role is not None else {}
+        pd_label = {}
+        if ctx.pairing is not None and pod.is_leader and ctx.role.component_type in PD_ROLES:
+            pd_label = {labels.LLM_D_ROLE: PD_ROLES[ctx.role.component_type]}
         pod_labels = {**pd_label, **user_labels, **get_role_labels(ctx.meta, ctx.role)}
         pods = pods.put(_with_metadata(pod, pod_labels, _get_annotations(pod)))
     return pods, []
@@ -98,10 +99,11 @@ def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Fi
 def add_pod_metadata(
     args: InferenceServiceArgs,
 ) -> tuple[InferenceServiceArgs, dict[Location, Location]]:
-    """Merge `podLabels` and `podAnnotations` into the templates; also return each key's origin.
+    """Merge `podLabels` and `podAnnotations` into the templates.
 
     For each key, a template takes precedence over the role, and the role over the service. The
-    endpoint picker keeps its own label `app`, which its Deployment selects.
+    endpoint picker keeps its own label `app`, which its Deployment selects. Also return the user's
+    field for each added key, by the key's location in the template.
     """
     origins: dict[Location, Location] = {}
 
@@ -119,15 +121,14 @@ def add_pod_metadata(
             template = _with_more_metadata(picker.template or {}, added)
             changed = picker.model_copy(update={"template": template})
             return role.model_copy(update={"endpoint_picker": changed})
-        # The role's field if it has the key, otherwise the service's.
-        sources = {
-            (map_name, key): (*at, field, key) if key in role_values else (field, key)
-            for map_name, field, role_values in (
-                ("labels", "podLabels", role.pod_labels),
-                ("annotations", "podAnnotations", role.pod_annotations),
-            )
-            for key in added[map_name]
-        }
+        # A key comes from the role's field if the role has it, otherwise from the service's.
+        sources: dict[tuple[str, str], Location] = {}
+        for map_name, field, role_values in (
+            ("labels", "podLabels", role.pod_labels),
+            ("annotations", "podAnnotations", role.pod_annotations),
+        ):
+            for key in added[map_name]:
+                sources[map_name, key] = (*at, field, key) if key in role_values else (field, key)
         templates = {}
         for field, name in TEMPLATE_FIELDS.items():
             template = getattr(role, name)

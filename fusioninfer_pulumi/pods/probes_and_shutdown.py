@@ -43,24 +43,25 @@ def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
 def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Add a readiness probe and, with `startup`, a startup probe to the leader."""
     command = pods.command
+    if command.engine is None:
+        return pods, []
+    # The probe uses the engine's port, because Ray's and a sidecar's port accept requests before
+    # the model is loaded.
+    port = pods.engine_port
+    if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
+        port = command.health_port or port
+    https = {"scheme": "HTTPS"} if command.serves_https else {}
+    probe = {
+        "httpGet": {"path": command.engine.http.health_path, "port": port, **https},
+        "periodSeconds": PERIOD_SECONDS,
+        "timeoutSeconds": 5,
+    }
     probes: dict[str, Any] = {}
-    if command.engine is not None:
-        # The probe uses the engine's port, because Ray's and a sidecar's accept requests before
-        # the model is loaded.
-        https = {"scheme": "HTTPS"} if command.serves_https else {}
-        port = pods.engine_port
-        if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
-            port = command.health_port or port
-        probe = {
-            "httpGet": {"path": command.engine.http.health_path, "port": port, **https},
-            "periodSeconds": PERIOD_SECONDS,
-            "timeoutSeconds": 5,
-        }
-        if "readinessProbe" not in pods.leader.expanded_container:
-            probes["readinessProbe"] = probe
-        if ctx.role.startup is not None:
-            failures = math.ceil(compute_startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
-            probes["startupProbe"] = {**probe, "failureThreshold": failures}
+    if "readinessProbe" not in pods.leader.expanded_container:
+        probes["readinessProbe"] = probe
+    if ctx.role.startup is not None:
+        failures = math.ceil(compute_startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
+        probes["startupProbe"] = {**probe, "failureThreshold": failures}
     return pods.put(pods.leader.with_fields(**probes)), []
 
 
@@ -82,8 +83,8 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
     """Make pods of a known engine shut down gracefully, unless the user configures `lifecycle`.
 
     A deleted pod gets SIGTERM before its clients know of the deletion. A preStop hook that sleeps
-    keeps it serving until they do. Workers sleep longer, by the leader's drain time, because they
-    do not know when the leader has finished its requests. There is no hook if the user's grace
+    keeps it serving until they know. Workers sleep longer than the leader, by its drain time,
+    because they do not know when it has finished its requests. There is no hook if the user's grace
     period is at most PAUSE_SECONDS, or an Output.
     """
     command = pods.command

@@ -56,11 +56,11 @@ OWN_NAMESPACE = "$(NAMESPACE)"
 _GRACE_SECONDS = 130
 #: At SIGTERM a picker rejects new requests, although gateways still send them, and closes open
 #: streams after 30 s (controller-runtime). So a preStop sleep delays SIGTERM, and the picker serves
-#: until then. It is the sleep action of Kubernetes 1.30, because the image has no shell.
+#: until then. The hook is the sleep action of Kubernetes 1.30, because the image has no shell.
 _PAUSE_SECONDS = 60
 #: The old endpoint picker serves until the new one is Ready, because gateways that fail closed
-#: reject all requests if there is none. While both serve, each sees half of the load, and the new
-#: one has an empty prefix index.
+#: reject all requests without a Ready picker. The price: while both serve, each sees half of the
+#: load, and the new picker has an empty prefix index.
 _ROLLING_UPDATE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 #: With leader election only the leader becomes Ready. In a rolling update the new pods would wait
 #: for the old leader to exit.
@@ -94,25 +94,27 @@ class EppPlan(NamedTuple):
 
     @property
     def prefers_pairs(self) -> bool:
-        """Whether it prefers prefill pods with the decode pod's pair revision."""
-        affinity = self.settings.affinity if self.settings is not None else None
-        return affinity is not None and affinity.label == labels.PAIR_REVISION
+        """Whether the picker prefers prefill pods that have the decode pod's pair revision."""
+        if self.settings is None or self.settings.affinity is None:
+            return False
+        return self.settings.affinity.label == labels.PAIR_REVISION
 
     @property
     def delays_sigterm(self) -> bool:
         """Whether the picker keeps serving for a while after its pod is deleted.
 
-        False if the user sets `lifecycle` or a short grace period, or with leader election, because
-        no other replica becomes the leader before this one exits.
+        A preStop hook delays SIGTERM. There is no such hook if the user sets `lifecycle` or a short
+        grace period. With leader election the hook would do harm, because no other replica becomes
+        the leader before this one exits.
         """
         user_spec: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
         grace = user_spec.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
-        is_explicit = any(
+        has_lifecycle = any(
             container.get("name") == PICKER_CONTAINER and "lifecycle" in container
             for container in user_spec.get("containers") or ()
         )
         is_long_enough = isinstance(grace, int) and grace > _PAUSE_SECONDS
-        return not self.elects_leader and is_long_enough and not is_explicit
+        return not self.elects_leader and is_long_enough and not has_lifecycle
 
     @property
     def elects_leader(self) -> bool:
@@ -144,19 +146,21 @@ def plan_epp(
     `served` are the roles whose pods it chooses from.
     """
     epp_args = router.endpoint_picker or EndpointPickerArgs()
-    if intent.family is None:
-        return None
     family = intent.family
+    if family is None:
+        return None
     name = object_names.endpoint_picker(service)
     tracing = spec.tracing if spec.tracing is not None and spec.tracing.picker else None
     has_pair_revision = any(role.pods.pair_revision for role in served)
     affinity = choose_pair_affinity(
         service, epp_args, intent, spec.groups, has_pair_revision=has_pair_revision
     )
-    note, plugins = "", [plugin["type"] for plugin in build_pairing_plugins(affinity)]
-    # A check rejects pickers that cannot pair pods of one serving group.
-    if spec.groups is None and not all(map(family.has_plugin, plugins)):
-        affinity, note = None, f"; {family.name} cannot prefer pods of one pair revision"
+    note = ""
+    can_pair = all(family.has_plugin(item["type"]) for item in build_pairing_plugins(affinity))
+    # In a service with serving groups, a check rejects a picker that cannot pair their pods.
+    if not can_pair and spec.groups is None:
+        affinity = None
+        note = f"; {family.name} cannot prefer pods of one pair revision"
     metrics = find_load_metrics(served)
     settings = None
     config, summary = router.endpoint_picker_config or "", "as configured in endpointPickerConfig"
@@ -175,17 +179,19 @@ def plan_epp(
         )
         config = dump_epp_config(build_epp_config(family, settings))
         summary = describe_strategy(settings) + note
-    # With flow control, each serving replica would have its own queue. Two serving replicas do not
-    # share prefixes and sessions either, but find most (e2e/strategies/test_balance.py).
-    needs_leader = settings is None or settings.flow_control
+    leader_election = epp_args.leader_election
+    if leader_election is None:
+        # Serving replicas do not share their state. Flow control needs one queue for all requests,
+        # and a user's configuration (`settings` is None) may enable it. Without flow control all
+        # replicas serve: they find most prefixes and sessions (e2e/strategies/test_balance.py).
+        leader_election = settings is None or settings.flow_control
     flags = build_epp_flags(
         family,
         epp_args,
         object_names.inference_pool(service),
         OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
         metrics,
-        elects_leader=epp_args.replicas > 1
-        and (needs_leader if epp_args.leader_election is None else epp_args.leader_election),
+        elects_leader=leader_election and epp_args.replicas > 1,
         experimental=affinity is not None or (settings is not None and settings.uses_sessions),
         tracing=tracing is not None,
     )
@@ -212,7 +218,7 @@ def build_config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 def build_epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the Deployment.
 
-    Pulumi does not await it with leader election, because only the leader becomes Ready.
+    With leader election only the leader becomes Ready, so Pulumi must not await the Deployment.
     """
     object_meta = metadata(meta, epp.name)
     if epp.elects_leader:

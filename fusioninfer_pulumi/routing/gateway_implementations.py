@@ -39,8 +39,9 @@ class SeveralPools(enum.Enum):
     UNKNOWN = "unknown"
 
 
-#: Builds the objects that a gateway needs in addition to the route, from the service's metadata and
-#: endpoint picker if any, the route's reference to pool or Service, the port and the served roles.
+#: Builds the objects that a gateway needs in addition to the route. The arguments are the service's
+#: metadata, the endpoint picker if there is one, the route's reference to the pool or Service, the
+#: first port of the pods, and the roles that the route leads to.
 ExtrasBuilder = Callable[
     [ServiceMeta, EppPlan | None, Mapping[str, Any], int, Sequence[RolePlan]], Iterator[Manifest]
 ]
@@ -103,16 +104,16 @@ def build_namespace_peer(namespace: Any) -> Manifest:
 def _match_in_gateway_namespace(
     name: str, namespace: Any, service_namespace: Any
 ) -> Iterator[Manifest]:
-    """Yield a peer for proxies in the Gateway's namespace; their label has its name (GEP-1762)."""
     if is_known_equal(namespace, service_namespace):
-        # Other pods of the service's namespace must not get access.
+        # Other pods of the service's namespace must not get access. The proxies have a label with
+        # the Gateway's name (GEP-1762).
         yield {"podSelector": {"matchLabels": {_GATEWAY_NAME_LABEL: name}}}
     else:
         yield build_namespace_peer(namespace)
 
 
 def _match_envoy_gateway(name: str, namespace: Any, _service_namespace: Any) -> Iterator[Manifest]:
-    """Yield peers for proxies in Envoy Gateway's namespace, or the Gateway's (GatewayNamespace)."""
+    # In mode GatewayNamespace, the proxies run in the Gateway's namespace.
     owner = "gateway.envoyproxy.io/owning-gateway-name"
     yield build_namespace_peer("envoy-gateway-system")
     yield {**build_namespace_peer(namespace), "podSelector": {"matchLabels": {owner: name}}}
@@ -151,13 +152,13 @@ IMPLEMENTATIONS = {
             "envoy-ai-gateway",
             # The user must create this class, because Envoy Gateway installs none.
             "envoy-ai-gateway",
-            # It does not verify the picker's certificate, and ignores `failureMode` (lines 206 and
-            # 314 of internal/extensionserver/inferencepool.go, v1.1.0).
+            # Envoy AI Gateway does not verify the picker's certificate, and ignores `failureMode`
+            # (lines 206 and 314 of internal/extensionserver/inferencepool.go, v1.1.0).
             several_pools=SeveralPools.NO,
             build_peers=_match_envoy_gateway,
             may_be_envoy_gateway=True,
         ),
-        # It does not verify the picker's certificate (INSECURE_ALL in
+        # agentgateway does not verify the picker's certificate (INSECURE_ALL in
         # controller/pkg/agentgateway/plugins/inference_plugin.go).
         Implementation("agentgateway", "agentgateway", build_peers=_match_in_gateway_namespace),
         Implementation(
@@ -210,21 +211,23 @@ class GatewayPlan(NamedTuple):
 
 def find_implementation(router: RoleArgs) -> Implementation:
     """Return the gateway implementation of a router role, `UNKNOWN` if it sets none."""
-    name = router.gateway.implementation if router.gateway is not None else None
-    return IMPLEMENTATIONS.get(name, UNKNOWN) if name is not None else UNKNOWN
+    if router.gateway is None or router.gateway.implementation is None:
+        return UNKNOWN
+    return IMPLEMENTATIONS.get(router.gateway.implementation, UNKNOWN)
 
 
 def plan_gateway(service: str, router: RoleArgs) -> GatewayPlan | None:
-    """Plan the Gateway of a service; None if it uses existing Gateways or has none.
+    """Plan the Gateway of a service; None if the service uses existing Gateways or none.
 
-    With `parentRefs`, `gateway: {implementation: ...}` only describes those Gateways. With
-    `routedBy` or `refs`, `gateway` describes the Gateways of the external route.
+    With `parentRefs`, `gateway: {implementation: ...}` only describes the existing Gateways. With
+    `routedBy` or `httproute.refs`, `gateway` describes the Gateways of the external route.
     """
     gateway = router.gateway
     if gateway is None or gateway.refs is not None or router.is_routed_externally:
         return None
     has_parents = router.httproute is not None and bool(router.httproute.parent_refs)
-    if has_parents and not gateway.model_fields_set - {"implementation"}:
+    sets_only_implementation = gateway.model_fields_set <= {"implementation"}
+    if has_parents and sets_only_implementation:
         return None
     default = find_implementation(router).gateway_class
     spec: dict[str, Any] = {

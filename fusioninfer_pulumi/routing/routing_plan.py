@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -146,22 +146,21 @@ def plan_routing(
     position = spec.roles.index(router)
     at: Location = ("roles", position)
     has_picker = router.has_endpoint_picker
-    types = choose_pool_types(roles, intent) if has_picker else shape.entry_types
+    types: Collection[ComponentType]
+    if has_picker:
+        types = choose_pool_types(roles, intent)
+        backend = build_pool_reference(object_names.inference_pool(service))
+    else:
+        types = shape.entry_types
+        backend = build_service_reference(service, roles, shape)
     served = tuple(role for role in roles if role.component_type in types)
-    backend = (
-        build_pool_reference(object_names.inference_pool(service))
-        if has_picker
-        else build_service_reference(service, roles, shape)
-    )
     implementation = find_implementation(router)
     gateway = plan_gateway(service, router)
     parents = plan_parents(at, namespace, router, gateway)
     route = plan_route(service, backend, namespace, router, gateway, implementation)
-    proxies = (
-        find_proxy_peers(namespace, parents, implementation)
-        if route is not None or router.is_routed_externally
-        else ()
-    )
+    proxies: tuple[Manifest, ...] = ()
+    if route is not None or router.is_routed_externally:
+        proxies = find_proxy_peers(namespace, parents, implementation)
     picker = None
     if has_picker:
         epp = plan_epp(service, spec, router, intent, served)
@@ -198,37 +197,44 @@ def build_router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
 def build_routing_objects(
     meta: ServiceMeta, routing: Routing, roles: Sequence[RolePlan]
 ) -> Iterator[Manifest]:
-    """Build the objects of a router role, except for the Service (`build_serving_service`).
+    """Build the objects of a router role, except for the serving Service.
 
+    `build_serving_service` builds that Service, which a route without an endpoint picker leads to.
     The pool comes before the endpoint picker, which is Ready only once the pool exists. The route
     comes after everything it leads to.
     """
-    meta, picker = build_router_meta(meta, routing.name), routing.picker
+    router_meta, picker = build_router_meta(meta, routing.name), routing.picker
     epp = picker.epp if picker is not None else None
     if picker is not None and epp is not None:
-        yield from build_epp_access(meta, epp)
-        yield build_config_map(meta, epp)
-        yield build_inference_pool(meta, picker.pool, epp.name)
+        yield from build_epp_access(router_meta, epp)
+        yield build_config_map(router_meta, epp)
+        yield build_inference_pool(router_meta, picker.pool, epp.name)
         if picker.rewrites is not None:
-            yield build_inference_model_rewrite(meta, picker.rewrites, picker.pool.name)
-        yield from build_inference_objectives(meta, epp.args, epp.family, picker.pool.name)
-        yield build_epp_deployment(meta, epp)
-        yield build_epp_service(meta, epp, routing.implementation.epp_protocol)
+            yield build_inference_model_rewrite(router_meta, picker.rewrites, picker.pool.name)
+        yield from build_inference_objectives(router_meta, epp.args, epp.family, picker.pool.name)
+        yield build_epp_deployment(router_meta, epp)
+        yield build_epp_service(router_meta, epp, routing.implementation.epp_protocol)
     if routing.gateway is not None:
-        yield build_gateway(meta, routing.gateway)
+        yield build_gateway(router_meta, routing.gateway)
     if routing.route is not None:
-        yield build_http_route(meta, routing.route)
+        yield build_http_route(router_meta, routing.route)
     ports = picker.pool.ports if picker is not None else (routing.backend["port"],)
-    if routing.is_routed and routing.implementation.build_extras is not None:
-        build_extras = routing.implementation.build_extras
-        yield from build_extras(meta, epp, routing.backend, ports[0], routing.served)
+    build_extras = routing.implementation.build_extras
+    if routing.is_routed and build_extras is not None:
+        first_port, *_ = ports
+        yield from build_extras(router_meta, epp, routing.backend, first_port, routing.served)
     if routing.router.reference_grants:
-        yield from build_reference_grants(meta, routing.grants)
+        yield from build_reference_grants(router_meta, routing.grants)
     policy = routing.network_policy
     if policy is None:
         return
     if picker is not None:
-        yield build_picker_network_policy(meta, policy, picker.epp, picker.pool, roles)
-    served = [role.name for role in routing.served]
-    peer = build_picker_peer(epp) if epp is not None else None
-    yield from build_role_network_policies(meta, policy, roles, served, ports, peer)
+        yield build_picker_network_policy(router_meta, policy, picker.epp, picker.pool, roles)
+    yield from build_role_network_policies(
+        router_meta,
+        policy,
+        roles,
+        served=[role.name for role in routing.served],
+        ports=ports,
+        picker=build_picker_peer(epp) if epp is not None else None,
+    )
