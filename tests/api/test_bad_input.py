@@ -56,6 +56,10 @@ WHOLE = {"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService"}
             ["status: unknown key; allowed: apiVersion, kind, metadata, spec"],
         ),
         ({**service(), "layout": "PerRole"}, ["layout: unknown key here; move it below spec"]),
+        (
+            {**service(), "spec": {**service()["spec"], "kind": "x"}},
+            ["kind: unknown key here; it is a field of the document"],
+        ),
         ({**service(), 1: {}}, ["[1]: keys must be strings, got 1"]),
         (service(role(zebra=2)), [f"roles[0].zebra: unknown key; allowed: {KEYS}"]),
     ],

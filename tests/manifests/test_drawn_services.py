@@ -1,9 +1,8 @@
-"""Drawn services of every feature become the objects that they became before.
+"""Random services that use every feature are rendered as before.
 
-The golden file has, for each seed, a hash of the drawn documents, the exit status of `render`, and
-a hash of the objects. What differs is shown by `tools/compare_versions.py`, beside a checkout of
-the version that wrote the file. `pytest --regenerate` writes it, and adds seeds where no service
-uses a feature yet.
+The golden file has, for each seed, hashes of the documents and of the objects, and the exit status
+of `render`. `tools/compare_versions.py OLD_CHECKOUT` shows differences. `pytest --regenerate`
+writes the file, and adds seeds for features that no service uses yet.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ FIRST, MOST = range(200), range(4000)
 #: Seeds that the fast tests compare.
 FEW = 15
 
-#: Nothing in them is the user's: kinds of gateways, whose definitions no pinned module has, and the
-#: gang of a newer Kubernetes than the one whose schemas there are.
+#: Kinds without a schema here: no pinned module defines them.
 WITHOUT = {
     ("networking.istio.io/v1", "DestinationRule"),
     ("networking.gke.io/v1", "GCPBackendPolicy"),
