@@ -9,8 +9,7 @@ import pytest
 
 from e2e import inputs
 from e2e.catalog import tool
-from e2e.harness import KUBE_SCHEDULER, KWOK, VOLCANO, ApiError, Cluster, Object
-from e2e.harness import LWS as MANAGER
+from e2e.harness import KUBE_SCHEDULER, KWOK, LWS as MANAGER, VOLCANO, ApiError, Cluster, Object
 from e2e.live import LiveService, wait_for_images
 
 pytestmark = pytest.mark.long

@@ -27,8 +27,7 @@ from fusioninfer_pulumi.findings import Origin, Rule, Severity
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.loading.documents import load_documents
 from importers.tests import documents, kserve_documents
-from tests.mutations import JUNK, locations, replace_value
-from tests.mutations import Path as Place
+from tests.mutations import JUNK, Path as Place, locations, replace_value
 
 Manifest = dict[str, Any]
 

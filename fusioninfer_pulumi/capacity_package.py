@@ -19,10 +19,12 @@ from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 
 if TYPE_CHECKING:
     # For type checkers only: the package is loaded by its entry point.
-    from fusioninfer_capacity import Placement as Placement  # noqa: PLC0414  # a public name
-    from fusioninfer_capacity import place as place  # noqa: PLC0414  # likewise
-    from fusioninfer_capacity import read_inventory as read_inventory  # noqa: PLC0414  # likewise
-    from fusioninfer_capacity import read_placement as read_placement  # noqa: PLC0414  # likewise
+    from fusioninfer_capacity import (
+        Placement as Placement,  # noqa: PLC0414  # a public name
+        place as place,  # noqa: PLC0414  # likewise
+        read_inventory as read_inventory,  # noqa: PLC0414  # likewise
+        read_placement as read_placement,  # noqa: PLC0414  # likewise
+    )
 
 ENTRY_POINT_GROUP = "fusioninfer.capacity"
 #: Public names of `fusioninfer_pulumi` that the package provides.

@@ -25,7 +25,7 @@ class Severity(str, enum.Enum):
 
 
 class Rule(NamedTuple):
-    """A rule that an input can violate; the folder `rule_examples` has its texts and example.
+    """A rule that an input can violate; its description and example are in `rule_examples`.
 
     Attributes:
         id: Stable id, such as `accelerators-too-few`.
@@ -78,8 +78,9 @@ class Finding:
             `apiVersion`; empty for the whole document.
         message: What is wrong, the value found, and the fix, on one line.
         frames: Stack frames of the user's program, printed below the message.
-        converted: Field of the converted service that has the problem, if no field of the source
-            document corresponds to it; `location` is then the closest field of the source document.
+        converted: Only for a service that was converted from another system's document: the wrong
+            field of the service, if the document has no such field. `location` is then the closest
+            field of the document.
     """
 
     rule: str
@@ -96,22 +97,21 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The message, after the field of the converted service if `converted` is set."""
+        """The message, prefixed with the field of the converted service if `converted` is set."""
         if not self.converted:
             return self.message
         return f"{one_line(format_path(self.converted))} of the converted service: {self.message}"
 
     def at(self, *location: str | int) -> Finding:
-        """Return the finding at another location."""
+        """Return a copy of the finding with this location."""
         return replace(self, location=location)
 
     def under(self, *prefix: str | int) -> Finding:
-        """Return the finding with `prefix` prepended to its location."""
+        """Return a copy of the finding with `prefix` prepended to its location."""
         return replace(self, location=(*prefix, *self.location))
 
     def __post_init__(self) -> None:
-        # Messages quote untrusted input, and GitHub Actions runs output lines that start with `::`
-        # as commands.
+        # Messages quote untrusted input, and GitHub Actions executes lines that start with `::`.
         if not self.message.isprintable():
             object.__setattr__(self, "message", one_line(self.message))
 
@@ -160,7 +160,7 @@ class InvalidServiceError(ValueError):
 
     Attributes:
         findings: Every finding of the rejected input.
-        titles: File or service of each finding, in the order of `findings`; empty if unknown.
+        titles: File or service of each finding, an empty string if unknown.
     """
 
     def __new__(cls, *_: object) -> InvalidServiceError:
@@ -174,7 +174,7 @@ class InvalidServiceError(ValueError):
         # One string is the title of all findings.
         self.titles = (title,) * len(findings) if isinstance(title, str) else tuple(title)
         texts = zip(self.titles, map(format_with_rule, self.findings), strict=True)
-        lines = [f"{one_line(title)}: {text}" if title else text for title, text in texts]
+        lines = [f"{one_line(prefix)}: {text}" if prefix else text for prefix, text in texts]
         super().__init__("\n".join(lines))
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import yaml
 
 from importers.tests.kserve_samples import config, llm, pod
-from importers.tests.kthena_samples import role as kthena_role
-from importers.tests.kthena_samples import server, serving
+from importers.tests.kthena_samples import role as kthena_role, server, serving
 
 TOOL = Path(__file__).parents[1] / "tools" / "upstream_samples.py"
 FIXTURES = """

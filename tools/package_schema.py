@@ -16,8 +16,8 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component import status
 from fusioninfer_pulumi.component.inference_service import InferenceService
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
-from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.serving_prerequisites import (
+    TOKEN as PREREQUISITES_TOKEN,
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )

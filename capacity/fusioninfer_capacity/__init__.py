@@ -10,8 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fusioninfer_capacity.placement.cluster import read_inventory as read_inventory
-    from fusioninfer_capacity.placement.cluster import read_placement as read_placement
+    from fusioninfer_capacity.placement.cluster import (
+        read_inventory as read_inventory,
+        read_placement as read_placement,
+    )
     from fusioninfer_capacity.placement.placing import place as place
     from fusioninfer_capacity.placement.result import Placement as Placement
 

@@ -15,8 +15,7 @@ import yaml
 from profiles import slow_unless
 
 from capacity.tests.placing import LABEL, pool
-from fusioninfer_capacity import place, proposals
-from fusioninfer_capacity import size as sizing
+from fusioninfer_capacity import place, proposals, size as sizing
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import find_architecture, load_models
 from fusioninfer_capacity.fit.shapes import find_problems

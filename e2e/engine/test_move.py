@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import PROGRAM
-from e2e.engine.services import TWO_NODES, Stack, role, service
-from e2e.engine.services import router as base_router
+from e2e.engine.services import TWO_NODES, Stack, role, router as base_router, service
 from e2e.engine.traffic import Traffic, count_services
 
 HOST = "chat.example.com"

@@ -9,8 +9,10 @@ from __future__ import annotations
 import enum
 import sys
 
-from fusioninfer_pulumi.api import inventory as inventory
-from fusioninfer_pulumi.api import service as service  # imports the modules of all other models
+from fusioninfer_pulumi.api import (
+    inventory as inventory,
+    service as service,  # imports the modules of all other models
+)
 
 
 def public_types() -> dict[str, type]:

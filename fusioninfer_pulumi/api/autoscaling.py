@@ -116,12 +116,12 @@ class AutoscalingArgs(SpecModel):
     """Maximum number of replicas."""
 
     target: Annotated[AutoscalingTarget, Field(strict=False)] | None = None
-    """`latency`, `throughput` or `queue`: metrics and target values generated for the engine and
-    the endpoint picker, limited to this service."""
+    """`latency`, `throughput` or `queue`: generates metrics and target values that fit the engine
+    and the endpoint picker; the metrics count only this service."""
 
     target_requests: float | None = Field(default=None, gt=0)
-    """Requests per replica, replacing the default: running and waiting requests for `latency`
-    (100), waiting requests for the other targets (5)."""
+    """Target number of requests per replica. `latency` counts running and waiting requests (default
+    100), the other targets count waiting requests (default 5)."""
 
     time_to_first_token: Duration | None = None
     """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.
@@ -175,7 +175,7 @@ def scales_to_zero(args: AutoscalingArgs) -> bool:
 
 
 def counts_queued_requests(args: AutoscalingArgs) -> bool:
-    """Return whether `target` counts requests that the endpoint picker queues."""
+    """Return whether the endpoint picker's queue counts: for `queue`, or to start from zero."""
     return args.target is not None and (
         args.target is AutoscalingTarget.QUEUE or scales_to_zero(args)
     )

@@ -57,8 +57,8 @@ class SpecModel(BaseModel):
     def __init__(self, /, **fields: Any) -> None:
         """Accept the fields by name.
 
-        Type checkers read the module's stub, because constructors accept more types than fields
-        have, such as mappings.
+        Type checkers read the module's stub: a constructor also accepts types that its fields never
+        have, such as a mapping for a model.
         """
         try:
             super().__init__(**fields)
@@ -66,7 +66,7 @@ class SpecModel(BaseModel):
             model = type(self)
             raise InvalidServiceError(pydantic_findings(problem, model), model.__name__) from None
 
-    # With this mark pydantic calls `__init__` only for the outermost model, so only this raises.
+    # With this mark pydantic calls `__init__` only for the outermost model, so no other one raises.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as in BaseModel
 
     @classmethod
@@ -87,7 +87,7 @@ class SpecModel(BaseModel):
         populate_by_name=True,
         extra="forbid",
         strict=True,
-        str_min_length=0,  # any constraint makes pydantic reject half of a surrogate pair
+        str_min_length=0,  # a constraint, so that lone surrogates are rejected
         allow_inf_nan=False,
         frozen=True,
         defer_build=True,
@@ -164,6 +164,6 @@ def empty_list() -> list[Any]:
 
 def default(model: type[SpecModel]) -> Any:
     """Return a field whose default is the model without arguments."""
-    # A lambda, because pydantic inspects a factory's signature, which is slow for a class.
-    # `model_construct`, because the constructor would build the model's validator.
+    # A lambda, because pydantic inspects the factory's signature, which is slow for a model and its
+    # methods. `model_construct`, because the constructor would build the model's validator.
     return Field(default_factory=lambda: model.model_construct())  # noqa: PLW0108  # see above

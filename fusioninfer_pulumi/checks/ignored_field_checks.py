@@ -1,4 +1,4 @@
-"""Fields that are valid but have no effect on this service."""
+"""Fields that are set but have no effect on this service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-# Some fields are errors, because without them the service is not what the user asked for.
+# An ignored field is an error if the service would differ from what the user asked for.
 _reject = partial(has_no_effect, severity=Severity.ERROR)
 _NOT_ROLLING = "no role with strategy Rolling uses it"
 
@@ -104,7 +104,7 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
         ),
         has_no_effect(
             f"{gang}.network_topology",
-            "set groupPolicy or rolePolicy",
+            "neither groupPolicy nor rolePolicy is set; set one",
             when=topology is not None and not (topology.group_policy or topology.role_policy),
         ),
         _reject(
@@ -131,7 +131,7 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
         ),
         has_no_effect(
             "monitoring.picker_token",
-            "only an endpoint picker with metrics Authenticated requires a token",
+            "only a monitored endpoint picker with metrics Authenticated requires a token",
             when=not (reads_token and monitors_picker),
         ),
         has_no_effect(
@@ -202,12 +202,12 @@ def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
 
 
 def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
-    name = Strategy.PD_DISAGGREGATION.value
+    disaggregation = Strategy.PD_DISAGGREGATION.value
     is_disaggregated = routing.intent.strategy is Strategy.PD_DISAGGREGATION
     pairs_groups = is_disaggregated and routing.spec.groups is not None
     settings = routing.picker.epp.settings if routing.picker is not None else None
     levels = settings.service_levels if settings is not None else None
-    has_user_config = routing.picker is not None and settings is None
+    has_user_config = routing.picker is not None and settings is None  # endpointPickerConfig
     return (
         _reject(
             "httproute.split",
@@ -221,7 +221,7 @@ def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
         ),
         _reject(
             "endpoint_picker.group_pairing",
-            f"requires groups and strategy {name}; remove it",
+            f"requires groups and strategy {disaggregation}; remove it",
             when=routing.picker is not None and not pairs_groups,
         ),
         _reject(
@@ -241,7 +241,7 @@ def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
         ),
         _reject(
             "endpoint_picker.threshold",
-            f"requires strategy {name}; remove it, or set the strategy",
+            f"requires strategy {disaggregation}; remove it, or set the strategy",
             when=routing.picker is not None and not is_disaggregated,
         ),
     )

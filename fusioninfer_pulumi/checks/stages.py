@@ -19,8 +19,7 @@ from fusioninfer_pulumi.checks.pods import (
 )
 from fusioninfer_pulumi.checks.rollout_checks import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routing_checks import PICKER_CHECKS, ROUTE_CHECKS
-from fusioninfer_pulumi.checks.service_checks import CHECKS as SERVICE_CHECKS
-from fusioninfer_pulumi.checks.service_checks import check_presets
+from fusioninfer_pulumi.checks.service_checks import CHECKS as SERVICE_CHECKS, check_presets
 from fusioninfer_pulumi.findings import Finding, Severity, errors, info
 from fusioninfer_pulumi.plan.service_builder import BuiltService, build_service
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan

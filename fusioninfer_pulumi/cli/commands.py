@@ -166,7 +166,7 @@ def convert(options: argparse.Namespace) -> int:
             source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
     if _report_findings(options, sources):
         return 2
-    (source,) = sources  # projects are errors, and all manifests are one source
+    (source,) = sources  # a project is rejected above, and all manifests together are one source
     services = [document.args for document in source.planned_documents if document.args is not None]
     manifests = [dict(document.manifest or {}) for document in source.planned_documents]
     if options.expand:
@@ -261,6 +261,7 @@ def diff(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.cli.diff_sides import read_diff_sides
     from fusioninfer_pulumi.pods.credentials import mask_credentials
 
+    # Exactly one of NEW and --base is set; with --base the first argument is the new source.
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: expected OLD NEW, or --base REF SOURCE\n")
         return 2
@@ -312,7 +313,7 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placem
         from fusioninfer_pulumi.cli.read_sources import place_source
 
         results = [place_source(item, options.inventory, options.previous) for item in sources]
-        return results[0]  # manifests are the first source; a project is never placed
+        return results[0]  # manifests are the first source, if there are any; projects give None
     if options.previous is not None:
         message = "--previous has no effect without --inventory"
         sources[0].add(options.previous, error(OPTION_OUT_OF_PLACE, (), message))
@@ -327,7 +328,7 @@ def _report_findings(
     quiet: bool = False,
     output: str = "text",
 ) -> bool:
-    """Print the findings of sources that are not ignored, and return whether they stop the command.
+    """Print findings, except of ignored rules, and return whether they stop the command.
 
     Only findings of the `decisive` sources, by default all, can stop the command. With `quiet`,
     nothing is printed unless the command stops. `output` is a format of `report`.

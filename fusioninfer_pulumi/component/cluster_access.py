@@ -1,4 +1,4 @@
-"""Access to the cluster of a component's objects, and the program's services in that cluster."""
+"""Reads the cluster of a component's objects, and keeps the services created in it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ class Cluster:
         *arguments: Any,
     ) -> T:
         # `_api` stays None after a failure, such as expired credentials, to reconnect next time.
-        api, self._api = self._api or KubernetesApi(kubeconfig, context), None
+        api = self._api or KubernetesApi(kubeconfig, context)
+        self._api = None
         result = call(api, namespace, *arguments)
         self._api = None if api.unread else api
         return result
@@ -137,7 +138,7 @@ def get_program_services(opts: pulumi.ResourceOptions | None) -> ClusterServices
     `opts` are the component's options, whose provider stands for the cluster.
     """
     stack = pulumi.runtime.get_root_resource()
-    # Unit tests with mocks may register the same service several times in one stack.
+    # Under mocks tests may register a service several times, so nothing is kept.
     if stack is None or not is_program_running():
         return ClusterServices()
     provider = _find_provider(opts) if opts is not None else None

@@ -27,7 +27,7 @@ from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.http_route import compute_pool_shares
 from fusioninfer_pulumi.topology.gang import read_gang_reference
 
-#: Output of the component with the live state at the end of an update (`Observed`).
+#: Name of the component's output that holds an `Observed`.
 OBSERVED = "observed"
 #: Environment variable and option that make the provider adopt existing objects.
 _UPSERT_VARIABLE = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
@@ -36,13 +36,13 @@ _UPSERT_OPTION = "upsertExistingObjects"
 
 @dataclass(frozen=True)
 class Observed:
-    """Live state of a service at the end of its last successful update, a component output.
+    """Live state of a service at the end of its last successful update.
 
     Attributes:
         objects: `metadata` and `status` of live objects, by name.
-        served: Revision of each LeaderWorkerSet that became available, and minimum of each
-            PodGroup that was scheduled, by name. None if the component is new, or if an older
-            version of this library ran the update, which ended only when all were available.
+        served: By name, the revision of each LeaderWorkerSet that became available, and the minimum
+            of each PodGroup that was scheduled. None if that is not recorded: the component is new,
+            or an older version of this library ran the update (then all were available).
     """
 
     objects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class StackState:
-    """The stack's state of all services.
+    """What the stack's state contains about all services.
 
     Attributes:
         lws: The LeaderWorkerSets.
@@ -110,7 +110,8 @@ def get_stack_shares(route: str) -> Mapping[str, float] | None:
 def read_observed(name: str) -> Observed:
     """Return the `Observed` of a component's last update, by the component's logical name.
 
-    If the state has no component of that name (new or renamed), it is empty and `served` is None.
+    If the state has no component of that name (new or renamed), the result has no objects, and its
+    `served` is None.
     """
     state = _get_state()
     observed = state.components.get(name) if state is not None else None
@@ -120,10 +121,10 @@ def read_observed(name: str) -> Observed:
 def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     """Return a service's LeaderWorkerSets in the stack's state, by their planned Kubernetes names.
 
-    They are found by logical name, or by Kubernetes name after the component was renamed (alias) or
-    the LeaderWorkerSet moved into it. A LeaderWorkerSet of another component of this program, such
-    as a service of the same name in another cluster, is not returned. None if the state cannot be
-    read.
+    They are found by logical name. If the component was renamed (alias), or the LeaderWorkerSet
+    moved into it, they are found by Kubernetes name, unless they belong to another component, such
+    as a service of the same name in another cluster. None if the state cannot be read. The
+    component is recorded as created.
     """
     state = _get_state()
     if state is None:
@@ -133,7 +134,7 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     by_name: dict[str, list[StackLws]] = {}
     for state_lws in state.lws:
         component = state_lws.component
-        # The program has created the other component, or the state has both components.
+        # Another component that still exists: the program created it, or the state has it too.
         has_other_component = component not in ("", name) and (
             component in state.created or {component, name} <= state.components.keys()
         )
@@ -142,7 +143,7 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
             by_name.setdefault(state_lws.name, []).append(state_lws)
     existing = {}
     for planned in (planned_lws.name for role in plan.roles for planned_lws in role.lws):
-        same_logical = by_logical_name.get(name + planned[len(plan.service) :], [])
+        same_logical = by_logical_name.get(name + planned.removeprefix(plan.service), [])
         # Resources with different parents may have the same logical name.
         same_names = [lws for lws in same_logical if lws.has_name(planned, plan.namespace)]
         moved = [lws for lws in by_name.get(planned, []) if lws.has_name(planned, plan.namespace)]
@@ -171,6 +172,7 @@ def _build_stack_lws(logical: str, resource: Any) -> StackLws:
     metadata = read_value(resource, "outputs", "metadata") or {}
     lws_labels = metadata.get("labels") or {}
     engine = None
+    # Only previews need the engine. An object with secrets (SIGNATURE) is not converted.
     if pulumi.runtime.is_dry_run() and SIGNATURE not in str(find_value(resource, "outputs")):
         spec = read_value(resource, "outputs", "spec")
         engine = next(iter(read_engines([{"metadata": metadata, "spec": spec}])), None)
@@ -193,7 +195,7 @@ def _read_observed_output(component: Any) -> Observed:
     observed = read_value(component, "outputs", OBSERVED)
     if isinstance(observed, Mapping):
         return Observed(observed.get("objects") or {}, observed.get("served") or {})
-    # Outputs are registered at the end of a successful update.
+    # A successful update registers outputs at its end; an older library had no `observed`.
     has_finished = find_value(component, "outputs", "name") is not None
     return Observed(served=None if has_finished else {})
 
@@ -216,10 +218,10 @@ def _build_stack_spec(resource: Any) -> StackSpec | None:
 
 
 def read_version(metadata: Mapping[str, Any]) -> Version:
-    """Return UID and generation of a live object."""
+    """Return UID and generation from an object's metadata."""
     return str(metadata.get("uid") or ""), int(metadata.get("generation") or 0)
 
 
 def _read_count(number: Any) -> int:
-    """Return a count in the state; if missing 1, the default of `size` and `replicas`."""
+    """Return a count in the state, or 1, the default of `size` and `replicas`, if it is missing."""
     return int(number) if isinstance(number, (int, float)) else 1

@@ -46,21 +46,21 @@ def edit_command(
     model: str | None = None,
     to_args: bool = False,
 ) -> ContainerCommand | None:
-    """Return a command line with the arguments that it lacks, None if nothing changes.
+    """Return the command line with the arguments set, None if nothing changes.
 
-    An overwritten value keeps its position. Arguments that the command line lacks are appended to
-    `args`, or to `command` if the container has no `args` and `to_args` is False. List elements
-    with both a flag and its value are split. The positional model comes before all arguments.
+    An argument with `replaces` overwrites a value, which keeps its position. Other arguments are
+    added if they are missing: to `args`, or to `command` if there are no `args` and `to_args` is
+    False. List elements such as `--port 8000` are split. The positional model comes first.
 
     Raises:
         EditError: If it is unknown where the arguments belong.
     """
     if command.argv.outputs:
         raise EditError(f"{command.argv.outputs[0]} is a pulumi Output as a whole{_AS_LIST}")
-    missing = find_missing(command, arguments)
+    to_set = find_missing(command, arguments)
     if command.argv.script_at is not None:
         script = read_engine_script(command)
-        text = edit_script(script, missing, model)
+        text = edit_script(script, to_set, model)
         return None if text == script.text else ContainerCommand(*command.argv.with_script(text))
     if command.engine is None:
         raise EditError(
@@ -68,7 +68,8 @@ def edit_command(
             "(for example [vllm, serve])"
         )
     argv, start = command.argv, len(command.program)
-    # A program in `args` moves to `command` if the entrypoint would get its name as an argument.
+    # With `to_args`, a program in `args` moves to `command`, or the image's entrypoint would take
+    # the program's name for an argument.
     command_end = start if to_args and command.program_in_args else len(argv.command)
     # Each word, and whether it belongs to `command`.
     words: list[tuple[Any, bool]] = []
@@ -79,7 +80,7 @@ def edit_command(
         words.insert(start, (model, start < command_end))
     has_args = any(not in_command for _, in_command in words)
     to_command = not to_args and command_end > 0 and not has_args
-    replacements, added = _find_replacements([word for word, _ in words], missing)
+    replacements, added = _find_replacements([word for word, _ in words], to_set)
     edited: list[tuple[Any, bool]] = []
     for index, (word, in_command) in enumerate(words):
         edited += [(part, in_command) for part in replacements.get(index, (word,))]
@@ -91,11 +92,11 @@ def edit_command(
 
 
 def _find_replacements(
-    words: Sequence[Any], missing: Sequence[Argument]
+    words: Sequence[Any], to_set: Sequence[Argument]
 ) -> tuple[dict[int, list[str]], list[Argument]]:
     """Return new words by the index of the word that they replace, and the arguments to append."""
     replacing = {
-        name: argument for argument in missing if argument.replaces for name in argument.names
+        name: argument for argument in to_set if argument.replaces for name in argument.names
     }
     replacements: dict[int, list[str]] = {}
     used = []
@@ -116,7 +117,7 @@ def _find_replacements(
             replacements[index] = [word, value]
         else:
             replacements[index + 1] = [value]
-    return replacements, [argument for argument in missing if argument not in used]
+    return replacements, [argument for argument in to_set if argument not in used]
 
 
 def read_engine_script(command: EngineCommand) -> Script:
@@ -139,10 +140,10 @@ def read_engine_script(command: EngineCommand) -> Script:
     raise EditError(f"the container's shell script {problem}{_AS_LIST}")
 
 
-def edit_script(script: Script, missing: Sequence[Argument], model: str | None = None) -> str:
+def edit_script(script: Script, to_set: Sequence[Argument], model: str | None = None) -> str:
     """Return the text of a script with these arguments for its engine."""
     call, text = script.calls[0], script.text
-    replacements, added = _find_replacements([word.value for word in call.words], missing)
+    replacements, added = _find_replacements([word.value for word in call.words], to_set)
     # Edits proceed from the end of the script to its start, so that the offsets before an edit stay
     # valid.
     text = f"{text[: call.end]}{format_script_words(added)}{text[call.end :]}"

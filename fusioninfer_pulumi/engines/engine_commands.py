@@ -39,7 +39,7 @@ def read_command(container: Mapping[str, Any]) -> EngineCommand:
     if not any("$" in word for word in command.arguments):
         return command
     variables = read_plain_variables(container)
-    # Shell references such as `$PORT` stay, because a script may assign other values.
+    # Only `$(PORT)` is replaced: a script may assign another value to `$PORT`.
     arguments = [replace_variables(word, variables, in_script=False) for word in command.arguments]
     return replace(command, arguments=tuple(arguments))
 
@@ -75,7 +75,7 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
     # The entrypoint runs. If the image is an Output, the container's name may name the engine.
     engine_name = container.get("name") if image.name is None else image.engine
     engine = ENGINES.get(engine_name) if isinstance(engine_name, str) else None
-    # Of the stock images, only vLLM's serve, and their entrypoint is `vllm serve`.
+    # Among stock images only those of vLLM start a server: their entrypoint is `vllm serve`.
     return replace(command, engine=engine, is_vllm_serve=image.is_stock and _image_serves(image))
 
 
@@ -127,11 +127,10 @@ def find_serving_port(
     if explicit_port is not None:
         return explicit_port
     container_ports = container.get("ports") or ()
-    # Two passes: first the ports named `http`, then all.
-    for name in ("http", None):
-        for container_port in container_ports:
-            number = container_port.get("containerPort")
-            # A port without a number is reported when the finished pod is checked.
-            if isinstance(number, int) and name in (None, container_port.get("name")):
-                return number
+    http_ports = [port for port in container_ports if port.get("name") == "http"]
+    for container_port in (*http_ports, *container_ports):
+        number = container_port.get("containerPort")
+        # A port without a number is reported when the finished pod is checked.
+        if isinstance(number, int):
+            return number
     return _DEFAULT_PORT

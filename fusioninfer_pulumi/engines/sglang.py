@@ -48,9 +48,9 @@ _GIGABYTE = 10**9  # the unit of `--hicache-size`
 
 _MODE = "--disaggregation-mode"
 _BACKEND = "--disaggregation-transfer-backend"
-_DEFAULT_BACKEND = "mooncake"
+_SGLANG_DEFAULT_BACKEND = "mooncake"
 #: Backend in generated arguments if `kvTransfer.connector` is not set.
-_NIXL_BACKEND = "nixl"
+_GENERATED_BACKEND = "nixl"
 _DP_ATTENTION = "--enable-dp-attention"
 _HICACHE, _HICACHE_SIZE = "--enable-hierarchical-cache", "--hicache-size"
 _HICACHE_STORAGE = "--hicache-storage-backend"
@@ -100,9 +100,10 @@ class SglangKvCache(KvCache):
         mode = command.value(_MODE)
         if mode in (None, "null"):
             return None
-        return _build_connector(command.value(_BACKEND) or _DEFAULT_BACKEND, mode)
+        return _build_connector(command.value(_BACKEND) or _SGLANG_DEFAULT_BACKEND, mode)
 
     def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+        # The settings that the decoder itself compares.
         compared_since = {"block size": COMPARES_PAGE_SIZE, "cache dtype": COMPARES_CACHE_DTYPE}
         version = decode.image.version
         if version is None:
@@ -124,7 +125,7 @@ class SglangKvCache(KvCache):
                 message = "is not supported by SGLang"
                 return Transfer(findings=(error(UNSUPPORTED_BY_ENGINE, (field,), message),))
         mode = "prefill" if is_prefiller else "decode"
-        backend = args.connector or _NIXL_BACKEND
+        backend = args.connector or _GENERATED_BACKEND
         return Transfer(
             (
                 Argument((_MODE,), (mode,), replaces=True),
@@ -200,8 +201,8 @@ class SglangSizes(ParallelSizes):
         sizes = super().read(command)
         if sizes is None or sizes.data == 1:
             return sizes
-        # Flags such as --attn-cp-size: in some context parallel layouts the ranks of --dp-size are
-        # not copies of the model.
+        # With context parallelism (--attn-cp-size) the ranks of --dp-size may not be copies of the
+        # model, so the sizes are unknown.
         flags = [word.partition("=")[0] for word in command.arguments]
         if any("cp" in flag.split("-") or "context-parallel" in flag for flag in flags):
             return None
@@ -231,7 +232,7 @@ class Sglang(Engine):
         default_port=30000,  # `ServerArgs.port`
         default_host="127.0.0.1",  # `ServerArgs.host`
         paths_with_api_key=re.compile(r"/(?!health|metrics)"),  # srt/utils: add_api_key_middleware
-        keep_alive_variable="SGLANG_TIMEOUT_KEEP_ALIVE",  # `srt/environ.py`, 0.5.10 to 0.5.23: 5 s
+        keep_alive_variable="SGLANG_TIMEOUT_KEEP_ALIVE",  # 5 s by default (srt/environ.py)
         rejects_unknown_models=False,
         reasoning_fields={"0.5.3": ("reasoning_content",)},
         api_source="SGLang 0.5.3 to 0.5.23, openai/protocol.py",

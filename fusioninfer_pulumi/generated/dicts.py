@@ -158,12 +158,12 @@ class AutoscalingArgsDict(TypedDict, total=False):
     """Maximum number of replicas."""
 
     target: AutoscalingTarget | Literal["latency", "throughput", "queue"] | None
-    """`latency`, `throughput` or `queue`: metrics and target values generated for the engine and
-    the endpoint picker, limited to this service."""
+    """`latency`, `throughput` or `queue`: generates metrics and target values that fit the engine
+    and the endpoint picker; the metrics count only this service."""
 
     target_requests: float | None
-    """Requests per replica, replacing the default: running and waiting requests for `latency`
-    (100), waiting requests for the other targets (5)."""
+    """Target number of requests per replica. `latency` counts running and waiting requests (default
+    100), the other targets count waiting requests (default 5)."""
 
     time_to_first_token: str | None
     """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.

@@ -12,7 +12,7 @@ from typing import Any
 #: Path of a container's shared memory, which has 64 MiB unless a volume is mounted there.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
 
-#: A container, a pod spec or another part of a manifest.
+#: A container, a pod spec or another part of a manifest; the second is a new one.
 Fields = Mapping[str, Any]
 Manifest = dict[str, Any]
 

@@ -6,144 +6,104 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.engine import EngineArgs
+from fusioninfer_pulumi.api.engine import EngineArgs as EngineArgs
 from fusioninfer_pulumi.api.inventory import (
-    InventoryArgs,
-    NodePoolArgs,
-    ServicePlacementArgs,
-    TaintArgs,
-    TaintEffect,
+    InventoryArgs as InventoryArgs,
+    NodePoolArgs as NodePoolArgs,
+    ServicePlacementArgs as ServicePlacementArgs,
+    TaintArgs as TaintArgs,
+    TaintEffect as TaintEffect,
 )
-from fusioninfer_pulumi.api.model import ModelArgs, hub_name, parse_model_uri
-from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, CapacityPackage
-from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.engines.argument_checks import ARGUMENT_VALUE_INVALID
-from fusioninfer_pulumi.engines.command_flags import integer
-from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand, Parallelism
-from fusioninfer_pulumi.engines.engine_commands import ENGINES, read_command
-from fusioninfer_pulumi.engines.engine_presets import PRESETS
-from fusioninfer_pulumi.engines.model_arguments import is_gated
-from fusioninfer_pulumi.extras import install_command
+from fusioninfer_pulumi.api.model import (
+    ModelArgs as ModelArgs,
+    hub_name as hub_name,
+    parse_model_uri as parse_model_uri,
+)
+from fusioninfer_pulumi.api.role import RoleArgs as RoleArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs as InferenceServiceArgs
+from fusioninfer_pulumi.capacity_package import (
+    MEMORY_NOT_CHECKED as MEMORY_NOT_CHECKED,
+    CapacityPackage as CapacityPackage,
+)
+from fusioninfer_pulumi.checks.stages import plan_service as plan_service
+from fusioninfer_pulumi.engines.argument_checks import (
+    ARGUMENT_VALUE_INVALID as ARGUMENT_VALUE_INVALID,
+)
+from fusioninfer_pulumi.engines.command_flags import integer as integer
+from fusioninfer_pulumi.engines.engine import (
+    NIXL as NIXL,
+    EngineCommand as EngineCommand,
+    Parallelism as Parallelism,
+)
+from fusioninfer_pulumi.engines.engine_commands import (
+    ENGINES as ENGINES,
+    read_command as read_command,
+)
+from fusioninfer_pulumi.engines.engine_presets import PRESETS as PRESETS
+from fusioninfer_pulumi.engines.model_arguments import is_gated as is_gated
+from fusioninfer_pulumi.extras import install_command as install_command
 from fusioninfer_pulumi.findings import (
-    OUTPUT_HINT,
-    Finding,
-    InvalidServiceError,
-    Location,
-    Rule,
-    Severity,
-    closest_name,
-    error,
-    errors,
-    info,
-    show,
-    warning,
+    OUTPUT_HINT as OUTPUT_HINT,
+    Finding as Finding,
+    InvalidServiceError as InvalidServiceError,
+    Location as Location,
+    Rule as Rule,
+    Severity as Severity,
+    closest_name as closest_name,
+    error as error,
+    errors as errors,
+    info as info,
+    show as show,
+    warning as warning,
 )
-from fusioninfer_pulumi.kube import labels, quantity
-from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output, output_paths
+from fusioninfer_pulumi.kube import labels as labels, quantity as quantity
+from fusioninfer_pulumi.kube.client import (
+    KubernetesApi as KubernetesApi,
+    UnreadableError as UnreadableError,
+)
+from fusioninfer_pulumi.kube.pulumi_outputs import (
+    UNKNOWN as UNKNOWN,
+    is_output as is_output,
+    output_paths as output_paths,
+)
 from fusioninfer_pulumi.kube.resource_requests import (
-    accelerators,
-    is_accelerator,
-    is_schedulable,
-    pod_requests,
+    accelerators as accelerators,
+    is_accelerator as is_accelerator,
+    is_schedulable as is_schedulable,
+    pod_requests as pod_requests,
 )
-from fusioninfer_pulumi.loading import load, load_inventory
-from fusioninfer_pulumi.loading.load import Inventory, file_text
+from fusioninfer_pulumi.loading import load as load, load_inventory as load_inventory
+from fusioninfer_pulumi.loading.load import Inventory as Inventory, file_text as file_text
 from fusioninfer_pulumi.loading.model_config import (
-    ModelConfigError,
-    model_config_finding,
-    read_model_config,
+    ModelConfigError as ModelConfigError,
+    model_config_finding as model_config_finding,
+    read_model_config as read_model_config,
 )
-from fusioninfer_pulumi.loading.validate import validate_mapping
-from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.pods.devices import claim_requests, claim_template
-from fusioninfer_pulumi.pods.pod import Pod
-from fusioninfer_pulumi.presets.expansion import expand
+from fusioninfer_pulumi.loading.validate import validate_mapping as validate_mapping
+from fusioninfer_pulumi.plan.service_plan import ServicePlan as ServicePlan
+from fusioninfer_pulumi.pods.devices import (
+    claim_requests as claim_requests,
+    claim_template as claim_template,
+)
+from fusioninfer_pulumi.pods.pod import Pod as Pod
+from fusioninfer_pulumi.presets.expansion import expand as expand
 from fusioninfer_pulumi.rules.common import (
-    DUPLICATE_NAME,
-    FIELD_REQUIRED,
-    OUTPUT_NOT_ALLOWED,
-    WRONG_TYPE,
+    DUPLICATE_NAME as DUPLICATE_NAME,
+    FIELD_REQUIRED as FIELD_REQUIRED,
+    OUTPUT_NOT_ALLOWED as OUTPUT_NOT_ALLOWED,
+    WRONG_TYPE as WRONG_TYPE,
 )
-from fusioninfer_pulumi.topology.capacity_model import GangForm, NodePool, RoleDemand, capacity
-from fusioninfer_pulumi.topology.gang import get_gang_minima, get_required_replicas
-from fusioninfer_pulumi.topology.role_plan import RolePlan
-
-__all__ = [
-    "ARGUMENT_VALUE_INVALID",
-    "DUPLICATE_NAME",
-    "ENGINES",
-    "FIELD_REQUIRED",
-    "MEMORY_NOT_CHECKED",
-    "NIXL",
-    "OUTPUT_HINT",
-    "OUTPUT_NOT_ALLOWED",
-    "PRESETS",
-    "UNKNOWN",
-    "WRONG_TYPE",
-    "CapacityPackage",
-    "EngineArgs",
-    "EngineCommand",
-    "Finding",
-    "GangForm",
-    "InferenceServiceArgs",
-    "InvalidServiceError",
-    "Inventory",
-    "InventoryArgs",
-    "KubernetesApi",
-    "Location",
-    "ModelArgs",
-    "ModelConfigError",
-    "NodePool",
-    "NodePoolArgs",
-    "Parallelism",
-    "Pod",
-    "RoleArgs",
-    "RoleDemand",
-    "RolePlan",
-    "Rule",
-    "ServicePlacementArgs",
-    "ServicePlan",
-    "Severity",
-    "TaintArgs",
-    "TaintEffect",
-    "UnreadableError",
-    "accelerators",
-    "capacity",
-    "claim_requests",
-    "claim_template",
-    "closest_name",
-    "error",
-    "errors",
-    "expand",
-    "file_text",
-    "get_gang_minima",
-    "get_required_replicas",
-    "hub_name",
-    "info",
-    "install_command",
-    "integer",
-    "is_accelerator",
-    "is_gated",
-    "is_output",
-    "is_schedulable",
-    "labels",
-    "load",
-    "load_inventory",
-    "model_config_finding",
-    "output_paths",
-    "parse_model_uri",
-    "plan_service",
-    "pod_requests",
-    "quantity",
-    "read_command",
-    "read_model_config",
-    "show",
-    "validate_mapping",
-    "warning",
-]
+from fusioninfer_pulumi.topology.capacity_model import (
+    GangForm as GangForm,
+    NodePool as NodePool,
+    RoleDemand as RoleDemand,
+    capacity as capacity,
+)
+from fusioninfer_pulumi.topology.gang import (
+    get_gang_minima as get_gang_minima,
+    get_required_replicas as get_required_replicas,
+)
+from fusioninfer_pulumi.topology.role_plan import RolePlan as RolePlan
 
 
 def print_service(manifest: Mapping[str, Any], output: str) -> None:

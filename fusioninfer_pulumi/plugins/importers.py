@@ -2,95 +2,56 @@
 
 from __future__ import annotations
 
-from fusioninfer_pulumi.api.field_types import CountOrAnyPercentage
-from fusioninfer_pulumi.api.service import API_VERSION, KIND
+from fusioninfer_pulumi.api.field_types import CountOrAnyPercentage as CountOrAnyPercentage
+from fusioninfer_pulumi.api.service import API_VERSION as API_VERSION, KIND as KIND
 from fusioninfer_pulumi.api.validation_errors import (
-    field_of,
-    finding_error,
-    pydantic_findings,
-    type_mismatch,
+    field_of as field_of,
+    finding_error as finding_error,
+    pydantic_findings as pydantic_findings,
+    type_mismatch as type_mismatch,
 )
-from fusioninfer_pulumi.endpoint_pickers.picker_config import dump_epp_config
+from fusioninfer_pulumi.endpoint_pickers.picker_config import dump_epp_config as dump_epp_config
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
-    EPP_CONFIG_KIND,
-    FAMILIES,
-    EppFamily,
-    Family,
-    find_family,
+    EPP_CONFIG_KIND as EPP_CONFIG_KIND,
+    FAMILIES as FAMILIES,
+    EppFamily as EppFamily,
+    Family as Family,
+    find_family as find_family,
 )
-from fusioninfer_pulumi.engines.command_flags import get_flag_value, integer
-from fusioninfer_pulumi.engines.engine import PORT_FLAG, EngineCommand
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.command_flags import (
+    get_flag_value as get_flag_value,
+    integer as integer,
+)
+from fusioninfer_pulumi.engines.engine import PORT_FLAG as PORT_FLAG, EngineCommand as EngineCommand
+from fusioninfer_pulumi.engines.engine_commands import read_command as read_command
 from fusioninfer_pulumi.findings import (
-    Finding,
-    Location,
-    Origin,
-    Rule,
-    Severity,
-    error,
-    find_closest,
-    info,
-    show,
-    warning,
+    Finding as Finding,
+    Location as Location,
+    Origin as Origin,
+    Rule as Rule,
+    Severity as Severity,
+    error as error,
+    find_closest as find_closest,
+    info as info,
+    show as show,
+    warning as warning,
 )
-from fusioninfer_pulumi.kube import labels, object_names, quantity
-from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
-from fusioninfer_pulumi.kube.durations import seconds
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.kube import (
+    labels as labels,
+    object_names as object_names,
+    quantity as quantity,
+)
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY as SHARED_MEMORY
+from fusioninfer_pulumi.kube.durations import seconds as seconds
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output as is_output
 from fusioninfer_pulumi.loading.importer import (
-    Conversion,
-    ConvertedService,
-    FieldOrigin,
-    Importer,
-    ObjectKey,
-    Origins,
-    SourceDocument,
-    SourceField,
+    Conversion as Conversion,
+    ConvertedService as ConvertedService,
+    FieldOrigin as FieldOrigin,
+    Importer as Importer,
+    ObjectKey as ObjectKey,
+    Origins as Origins,
+    SourceDocument as SourceDocument,
+    SourceField as SourceField,
 )
-from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
-
-__all__ = [
-    "API_VERSION",
-    "ENGINE_UNKNOWN",
-    "EPP_CONFIG_KIND",
-    "FAMILIES",
-    "KIND",
-    "PORT_FLAG",
-    "SHARED_MEMORY",
-    "Conversion",
-    "ConvertedService",
-    "CountOrAnyPercentage",
-    "EngineCommand",
-    "EppFamily",
-    "Family",
-    "FieldOrigin",
-    "Finding",
-    "Importer",
-    "Location",
-    "ObjectKey",
-    "Origin",
-    "Origins",
-    "Rule",
-    "Severity",
-    "SourceDocument",
-    "SourceField",
-    "dump_epp_config",
-    "error",
-    "field_of",
-    "find_closest",
-    "find_family",
-    "finding_error",
-    "get_flag_value",
-    "info",
-    "integer",
-    "is_output",
-    "labels",
-    "object_names",
-    "pydantic_findings",
-    "quantity",
-    "read_command",
-    "seconds",
-    "show",
-    "type_mismatch",
-    "warning",
-]
+from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN as ENGINE_UNKNOWN

@@ -25,8 +25,8 @@ from fusioninfer_pulumi.component.pulumi_sdk import (
     make_unknown_output,
     set_root_resource,
 )
-from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.serving_prerequisites import (
+    TOKEN as PREREQUISITES_TOKEN,
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )

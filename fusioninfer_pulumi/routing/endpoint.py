@@ -28,7 +28,8 @@ class Endpoint(NamedTuple):
     """The URL to which clients send requests.
 
     Attributes:
-        host: Host name, which may be an Output; None if only the live Gateway has an address.
+        host: Host name, which may be an Output; None if only the live Gateway's status will have an
+            address.
         port: None for the scheme's default port.
     """
 
@@ -48,11 +49,12 @@ class Endpoint(NamedTuple):
 
 
 def find_endpoint(routing: Routing) -> Endpoint | None:
-    """Return the endpoint of a service, with TLS if any listener for its host has it.
+    """Return the endpoint of a service, None without a route or without a host.
 
-    Its host is the route's first host name that a known listener accepts, otherwise the route's
-    first host name, a listener's, or the address of the service's own Gateway. Wildcards are
-    ignored. None without any of these, or without a route.
+    Its host is the first of these that exists: the route's first host name that a known listener
+    accepts, the route's first host name, a listener's host name, the address of the service's own
+    Gateway. Wildcards are ignored. It uses TLS if any listener for its host does, or without a
+    known listener, if the port is 443.
     """
     if routing.route is None:
         return None

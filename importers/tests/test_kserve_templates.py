@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rows import each_row
 
 from fusioninfer_importers.kserve.templates import Scope, TemplateError, evaluate

@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from rows import each_row
 from samples import of_kind, rendered
 

@@ -116,7 +116,7 @@ def test_network_topology_of_groups_and_roles_is_copied() -> None:
         "supported; use highestTierAllowed"
     ) in reject(named)
     empty = serving(group={"networkTopology": {}})
-    expected = "has no effect: set groupPolicy or rolePolicy"
+    expected = "has no effect: neither groupPolicy nor rolePolicy is set; set one"
     assert f"f: warning: template.networkTopology: {expected}" in check(empty)
 
 

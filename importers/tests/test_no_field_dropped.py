@@ -6,8 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 from profiles import examples
 
 from fusioninfer_pulumi.findings import Origin, format_path

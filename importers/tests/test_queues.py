@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from samples import of_kind, rendered
 
-from importers.tests import kserve_samples as kserve
-from importers.tests import kthena_samples as kthena
-from importers.tests import modelplane_samples as modelplane
+from importers.tests import (
+    kserve_samples as kserve,
+    kthena_samples as kthena,
+    modelplane_samples as modelplane,
+)
 from importers.tests.reads import Manifest, check, convert, read_source, reject, to_spec
 
 QUEUE = "kueue.x-k8s.io/queue-name"

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from profiles import examples
 from rows import each_row
 from samples import (
@@ -24,8 +23,8 @@ from samples import (
     rendered,
     role,
     service,
+    template as pod,
 )
-from samples import template as pod
 from strategies import services
 
 from fusioninfer_pulumi.api import InferenceServiceArgs, Launcher, RestartPolicy

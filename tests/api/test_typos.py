@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from full_pods import SERVICES
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from mutations import mutants
 from profiles import examples
 from rows import each_row

@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 from cli.printed import to_text
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from profiles import examples
 
 from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown

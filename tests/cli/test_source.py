@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from printed_findings import without_rules
-from samples import container as engine
-from samples import role, service, template
+from samples import container as engine, role, service, template
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from samples import role, service
 
 from fusioninfer_pulumi.cli.main import main

@@ -10,8 +10,7 @@ import pulumi
 import pytest
 from clusters import FakeCluster
 
-from fusioninfer_pulumi.component import children, update_run
-from fusioninfer_pulumi.component import cluster_access as access
+from fusioninfer_pulumi.component import children, cluster_access as access, update_run
 from fusioninfer_pulumi.rollout import state_machine
 
 SERVICE = "fusioninfer.io/service"

@@ -17,9 +17,7 @@ from rows import each_row
 from samples import role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component import diagnosis
-from fusioninfer_pulumi.component import diagnosis as pods
+from fusioninfer_pulumi.component import cluster_access as access, diagnosis, diagnosis as pods
 from fusioninfer_pulumi.component.diagnosis import PodSnapshot, find_lws_failures
 from fusioninfer_pulumi.kube.client import UnreadableError
 

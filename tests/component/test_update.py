@@ -13,8 +13,7 @@ from routed import pair as routed_pair
 from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component import update_run
+from fusioninfer_pulumi.component import cluster_access as access, update_run
 from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE
 from fusioninfer_pulumi.kube.client import UnreadableError
 

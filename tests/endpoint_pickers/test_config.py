@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from picker_configs import document
 from rows import each_row
 from yaml_files import Dumper, read

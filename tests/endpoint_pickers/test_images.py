@@ -1,7 +1,6 @@
 """Which family an image reference names."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rows import each_row
 
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (

@@ -6,8 +6,7 @@ import shutil
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from profiles import examples
 from rows import each_row
 

@@ -6,8 +6,7 @@ import itertools
 import shlex
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rows import each_row
 
 from fusioninfer_pulumi.engines._shell_words import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from profiles import examples
 from samples import of_kind, rendered
 from strategies import has_layout_per_role, services

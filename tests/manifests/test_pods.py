@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 from rows import each_row
-from samples import container, nodes, pod_templates, prefill_decode, rendered, role, service
-from samples import template as pod
+from samples import (
+    container,
+    nodes,
+    pod_templates,
+    prefill_decode,
+    rendered,
+    role,
+    service,
+    template as pod,
+)
 
 PROBE = {"httpGet": {"path": "/ready", "port": 8000}}
 FULL = container(

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from rows import each_row
-from samples import container, listening, nodes, prefill_decode, rendered, role, service
-from samples import template as pod
+from samples import (
+    container,
+    listening,
+    nodes,
+    prefill_decode,
+    rendered,
+    role,
+    service,
+    template as pod,
+)
 
 
 def revisions(manifest: dict[str, Any]) -> dict[str, str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag
 from fusioninfer_pulumi.engines.engine_commands import read_command

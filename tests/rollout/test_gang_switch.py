@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rollouts import grouped_plans, plans
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, RolloutStrategy

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rollouts import grouped_plans, plans
 from rows import each_row
 from samples import nodes, plan_of, prefill_decode, role, service

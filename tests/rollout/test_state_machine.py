@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from profiles import examples
 from rollouts import grouped_plans, plans
 from rows import each_row

@@ -7,8 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from profiles import examples
 from rollouts import grouped_plans, plans
 from rows import each_row

@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from routed import ROUTE, objects, only, routed
 from rows import each_row
 from samples import Manifest, kinds, list_findings, plan_of, problems, warnings

@@ -60,7 +60,7 @@ def test_hard_topology_mode_is_the_default_and_needs_a_tier() -> None:
 
 
 def test_empty_network_topology_is_a_warning() -> None:
-    result = "networkTopology: has no effect: set groupPolicy or rolePolicy"
+    result = "networkTopology: has no effect: neither groupPolicy nor rolePolicy is set; set one"
     assert any(warning.endswith(result) for warning in warnings(placed({})))
 
 

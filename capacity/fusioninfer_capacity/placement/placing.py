@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fusioninfer_capacity.placement import _selectors as selectors
-from fusioninfer_capacity.placement import explain
+from fusioninfer_capacity.placement import _selectors as selectors, explain
 from fusioninfer_capacity.placement._packing import (
     PoolFit,
     PoolLoad,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import random
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from profiles import examples
 from rows import each_row
 

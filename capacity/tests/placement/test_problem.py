@@ -6,8 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rows import each_row
 
 from capacity.tests.placement.test_packing import can_pack_exhaustively

@@ -7,8 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from profiles import examples
 
 from capacity.tests.placing import args, inventory, pair, pool, where, worker

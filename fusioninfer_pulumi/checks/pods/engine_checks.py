@@ -37,10 +37,10 @@ def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
 def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the engine's arguments against accelerators, launcher and KV connector."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
-    pod_counts = {accelerators(pod.template) for pod in pods.all}
-    per_pod = pod_counts.pop() if len(pod_counts) == 1 else 0
-    # Parallel sizes are compared only if all pods request the same number of accelerators (a device
-    # claim requests none), and one accelerator runs one rank, which Neuron devices do not.
+    accelerator_counts = {accelerators(pod.template) for pod in pods.all}
+    per_pod = accelerator_counts.pop() if len(accelerator_counts) == 1 else 0
+    # Parallel sizes are compared only if all pods request the same number of accelerators, and each
+    # accelerator runs one rank. Device claims request none; Neuron devices run several ranks.
     if per_pod and has_one_rank_per_accelerator(pods.leader.template):
         field = at if ctx.role.parallelism is None else ctx.at("parallelism")
         for finding in check_accelerators(command, per_pod, ctx.nodes):
@@ -70,8 +70,8 @@ def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.expanded_command, read_plain_variables(pod.expanded_container)
-        # A connector of type str is the reason why the transfer argument cannot be read, which
-        # `pods/kv_cache.py` reports for prefillers and decoders.
+        # If the connector is a string, it is the reason why the transfer argument cannot be read;
+        # `pods/kv_cache.py` reports it for prefillers and decoders.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         flag = command.engine.kv_cache.transfer_flag if is_reported and command.engine else None
         for finding in check_arguments(command, variables, ignored=flag):

@@ -26,8 +26,8 @@ KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 
 def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine's command line transfers the KV cache from prefill to decode."""
-    # The user's command line, because the finished one has generated arguments.
-    args, command, at = ctx.role.kv_transfer, pods.leader.expanded_command, pods.leader.command_path
+    command = pods.leader.expanded_command  # without the arguments that `add_kv_transfer` adds
+    args, at = ctx.role.kv_transfer, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
     if args is not None:
@@ -113,7 +113,7 @@ def _check_pair(
     if engine is None or decode.engine is not engine:
         return  # check_kv_connectors() reports different engines
     is_paired = decode_ctx.pairing is not None
-    needed = engine.kv_cache.list_pair_settings(prefill, decode) if is_paired else ()
+    must_match = engine.kv_cache.list_pair_settings(prefill, decode) if is_paired else ()
     setting_names = {
         "model": "the model",
         "release": engine.title,
@@ -127,19 +127,19 @@ def _check_pair(
             continue
         # The model's configuration decides what `auto` means, so the values may be equal.
         is_certain = AUTO not in (prefill_value, decode_value)
-        make_finding: _MakeFinding = error if key in needed and is_certain else warning
+        make_finding: _MakeFinding = error if key in must_match and is_certain else warning
         message = (
             f"{setting_names[key]} is {decode_value}, but {prefill_value} in role "
-            f"{prefill_ctx.role.name}, which fills its KV cache; use the same value in both"
+            f"{prefill_ctx.role.name}, which fills this role's KV cache; use the same value in both"
         )
         yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.at(), message)
     if engine.http.rejects_unknown_models:
         names, prefill_names = decode.served_names or (), prefill.served_names
         missing = [n for n in names if prefill_names is not None and n not in prefill_names]
         # The prefiller gets each request with the model name that the decoder gets.
-        fails_always = "served name" in needed and len(missing) == len(names)
-        make_finding = error if fails_always else warning
         if missing:
+            fails_always = "served name" in must_match and len(missing) == len(names)
+            make_finding = error if fails_always else warning
             message = (
                 f"serves {', '.join(missing)}, which role {prefill_ctx.role.name} does not; give "
                 "both the same --served-model-name"
@@ -183,8 +183,9 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
                 "decoders"
             )
             yield make_finding(KV_TRANSFER_WRONG_WAY, ctx.at(), message)
-    if not {ctx.role.component_type for ctx, _, _ in known} >= set(PD_ROLES):
-        return
+    component_types = {ctx.role.component_type for ctx, _, _ in known}
+    if component_types != set(PD_ROLES):
+        return  # only prefillers, or only decoders
     for ctx, pods, connector in known[1:]:
         engine, first_engine = _get_engine_name(pods), _get_engine_name(first_pods)
         is_same = connector.transfer_connectors == first_connector.transfer_connectors
@@ -205,9 +206,9 @@ def check_served_names(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
     """Warn about worker roles of one service that serve different names."""
     known = []
     for ctx, pods in roles:
-        is_worker = ctx.role.component_type is ComponentType.WORKER and ctx.role.replicas
+        has_workers = ctx.role.component_type is ComponentType.WORKER and ctx.role.replicas
         engine, names = pods.command.engine, pods.command.served_names
-        if is_worker and engine and engine.http.rejects_unknown_models and names is not None:
+        if has_workers and engine and engine.http.rejects_unknown_models and names is not None:
             known.append((ctx, names))
     for ctx, names in known[1:]:
         first, first_names = known[0]

@@ -26,7 +26,7 @@ PROGRAM_ENDED = Rule("program-ended")
 
 #: Default timeout of a program, in seconds.
 TIMEOUT_SECONDS = 300.0
-#: Forking is fast, but only safe without threads, which libraries of other systems may start.
+#: Forking is fast, but unsafe if threads run, as system libraries of macOS may start them.
 _START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 #: After the timeout, a program has this long to print the stacks of its threads.
 _GRACE_SECONDS = 1.0
@@ -40,14 +40,15 @@ def run_program(
     show_secrets: bool = False,
     timeout: float = TIMEOUT_SECONDS,
 ) -> Recording:
-    """Run a project's program as the first `pulumi preview` would, without engine and cluster.
+    """Run a project's program as `pulumi preview` of a new stack would, without its engine.
 
     The program runs in a separate process, so a crash or an endless loop is an error like any
-    other. Its output goes to standard error after its end, with secret values masked.
+    other. Its output goes to standard error after its end; secret values are masked.
 
     Args:
         folder: The folder with `Pulumi.yaml`.
-        stack: The stack whose configuration is used; by default the only stack, otherwise `dev`.
+        stack: The stack whose configuration is used; by default the project's only stack, or `dev`
+            if there is none or several.
         show_secrets: Whether secret values are in the recording and in the program's output.
             Encrypted configuration is always `<secret>`, because only the stack's key decrypts it.
         timeout: Seconds after which the program is killed.
@@ -60,6 +61,7 @@ def run_program(
     # Imported before the fork, so that several programs share the loaded SDK.
     child = importlib.import_module("fusioninfer_pulumi.cli.program.child_process")
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
+        # A Connection passes a file descriptor to the child with either start method.
         files = [Connection(os.dup(file.fileno())) for file in (output, messages)]
         main = partial(child.main, files, project, timeout, show_secrets=show_secrets)
         try:
@@ -71,7 +73,7 @@ def run_program(
             with contextlib.suppress(EOFError, pickle.UnpicklingError):
                 while True:
                     received.append(pickle.load(messages))  # noqa: S301  # our own process
-            # The child sends each secret at once, because it may end before it sends a `Recording`.
+            # The child sends each secret as soon as it is known (none with `show_secrets`).
             secrets = [message for message in received if isinstance(message, str)]
             output.seek(0)
             if text := mask_secrets(output.read().decode("utf-8", "replace"), secrets):
@@ -80,14 +82,15 @@ def run_program(
 
     recordings = [message for message in received if isinstance(message, Recording)]
     if status is None or not recordings:
-        message = (
-            f"the program ended with exit status {status}: it crashed, called os._exit, or was "
-            "killed, for example because memory ran out"
-        )
         if status is None:
             message = (
                 f"the program did not end within {timeout:g} s (raise --timeout to allow more); "
                 "the lines above are the stacks of its threads"
+            )
+        else:
+            message = (
+                f"the program ended with exit status {status}: it crashed, called os._exit, or was "
+                "killed, for example because memory ran out"
             )
         recordings = [Recording((error(PROGRAM_ENDED, (), message),))]
     findings = tuple(

@@ -22,12 +22,12 @@ STACK_NOT_CHOSEN = Rule("stack-not-chosen")
 UNKNOWN_WITHOUT_PULUMI = Rule("unknown-without-pulumi")
 
 PROJECT_FILES = ("Pulumi.yaml", "Pulumi.yml")
-#: Name of the stack if the project has none.
+#: Name of the stack if none is chosen and the project does not have exactly one.
 _DEFAULT_STACK = "dev"
 
 
 class _YamlFile(NamedTuple):
-    """The mapping in a YAML file, parsed (`1.1`) and with all scalars as spelled (`"1.10"`)."""
+    """The mapping in a YAML file, parsed (1.1) and with scalars as spelled ("1.10")."""
 
     content: dict[str, Any]
     spelled: dict[str, Any]
@@ -44,7 +44,7 @@ class Project(NamedTuple):
         stack: The stack's short name.
         config: All config values as text, by full key, `project:key`.
         encrypted: The config values with ciphertexts, by full key.
-        findings: Warnings about the stack's choice, and about values that only Pulumi can read.
+        findings: Warnings about which stack was chosen, and about values that only Pulumi can read.
     """
 
     root: Path
@@ -97,6 +97,7 @@ def load_project(folder: Path, stack: str | None) -> Project:
     config = dict(_list_defaults(project_file, name))
     encrypted = {}
     for key, value, spelled in _list_config(stack_file, name):
+        # Parsing JSON calls the hook for each nested mapping.
         masked = json.loads(json.dumps(value), object_hook=_mask_ciphertext)
         config[key] = _to_text(masked, spelled)
         if json.dumps(masked) != json.dumps(value):
@@ -164,8 +165,10 @@ def _list_defaults(file: _YamlFile, project: str) -> Iterator[tuple[str, str]]:
 
 
 def _to_text(value: Any, spelled: Any) -> str:
-    text = spelled if isinstance(spelled, str) else value
-    return text if isinstance(text, str) else json.dumps(text)
+    scalar_or_structure = spelled if isinstance(spelled, str) else value
+    if isinstance(scalar_or_structure, str):
+        return scalar_or_structure
+    return json.dumps(value)
 
 
 def _mask_ciphertext(mapping: dict[str, Any]) -> Any:

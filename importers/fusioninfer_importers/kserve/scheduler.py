@@ -21,8 +21,8 @@ from fusioninfer_importers.kserve.container import MAIN
 from fusioninfer_importers.kserve.picker_migration import connect_tokenizer, migrate
 from fusioninfer_importers.kserve.picker_sidecars import add_sidecars
 from fusioninfer_importers.rules import REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import EPP_CONFIG_KIND as KIND
 from fusioninfer_pulumi.plugins.importers import (
+    EPP_CONFIG_KIND as KIND,
     FAMILIES,
     EppFamily,
     Family,

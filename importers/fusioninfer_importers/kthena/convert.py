@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, filter_kind
-from fusioninfer_importers.kthena.deployments import KIND as DEPLOYMENT
-from fusioninfer_importers.kthena.deployments import convert_deployment, is_selected
+from fusioninfer_importers.kthena.deployments import (
+    KIND as DEPLOYMENT,
+    convert_deployment,
+    is_selected,
+)
 from fusioninfer_importers.kthena.models import (
     AutoscalingPolicy,
     AutoscalingPolicyBinding,

@@ -93,9 +93,9 @@ class AutoscalingArgs(SpecModel):
     max_replicas: PositiveCount
     "Maximum number of replicas."
     target: AutoscalingTarget | None
-    "`latency`, `throughput` or `queue`: metrics and target values generated for the engine and\n    the endpoint picker, limited to this service."
+    "`latency`, `throughput` or `queue`: generates metrics and target values that fit the engine\n    and the endpoint picker; the metrics count only this service."
     target_requests: float | None
-    "Requests per replica, replacing the default: running and waiting requests for `latency`\n    (100), waiting requests for the other targets (5)."
+    "Target number of requests per replica. `latency` counts running and waiting requests (default\n    100), the other targets count waiting requests (default 5)."
     time_to_first_token: Duration | None
     "`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.\n    It replaces the target number of requests; a role that can scale to zero uses both. Measured by\n    llm-d's endpoint picker if its metrics are readable, else by the engines."
     time_per_token: Duration | None
