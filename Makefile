@@ -34,7 +34,7 @@ $(RUNTIME): pyproject.toml importers/pyproject.toml capacity/pyproject.toml cons
 setup: $(STAMP)  ## Install the package and its development tools into .venv
 
 .PHONY: demo
-demo: $(RUNTIME)  ## Show the objects of the DeepSeek-R1 example, and how many of its pods run on 80 to 16 GPUs
+demo: $(RUNTIME)  ## Show the objects of the DeepSeek-R1 example, and how many of its replicas run on 80 to 16 GPUs
 	$(BIN)/fusioninfer-pulumi plan examples/deepseek-disagg --gpus 80,64,48,32,16
 
 # Test workers and the processes they start share the bytecode cache.

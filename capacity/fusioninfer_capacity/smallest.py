@@ -72,7 +72,7 @@ def find_smallest_layout(
 
 
 def _find_rank_tensor_size(request: SizingRequest, nodes: int) -> int | None:
-    """Return the tensor size of the smallest data parallel layout on these nodes."""
+    """Return the tensor size of the data parallel layout with the most tokens on these nodes."""
     if nodes == 1:
         return None
     copies = [

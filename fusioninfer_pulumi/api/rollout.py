@@ -84,8 +84,8 @@ class RoleRolloutArgs(SpecModel):
 
     timeout: Duration | None = None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails. Default: `45m`; if a generated container may take longer than that to start,
-    its startup timeout plus 10 minutes."""
+    the update fails. Default: `45m`; if `startup` is not set and a generated container may take
+    longer than that to start, that time plus 10 minutes."""
 
 
 class RolloutArgs(RoleRolloutArgs):
@@ -112,4 +112,4 @@ class WaitArgs(SpecModel):
 
     timeout: Duration = DEFAULT_TIMEOUT
     """Time that new replicas, gateways and the endpoint may take together, such as `90s` or
-    `1h30m`. The default is that of `rollout.timeout`."""
+    `1h30m`. Default: `45m`, extended like the default of `rollout.timeout`."""

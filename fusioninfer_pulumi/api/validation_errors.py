@@ -165,7 +165,11 @@ def _unknown_key(at: Location, location: tuple[str | int, ...], root: type[BaseM
         outer_fields = _fields_at(location[:length], root)
         if key in outer_fields:
             parent = location[1:length] if location[0] == "spec" else location[:length]
-            top = "the service, next to roles" if "roles" in outer_fields else "the document"
+            top = "the document" if "spec" in outer_fields else root.__name__
+            if "roles" in outer_fields:
+                top = "the service, next to roles"
+            elif length:
+                top = "spec"
             place = format_path(parent) or top
             return error(UNKNOWN_KEY, at, f"unknown key here; it is a field of {place}")
     if len(location) == 1 and key in _fields_at(("spec",), root):

@@ -133,7 +133,7 @@ def _estimate_memory(
 
 
 def _needs_memory_check(role: RolePlan) -> bool:
-    """Return whether a role selects devices or nodes, or sets parallel sizes or a model length."""
+    """Return whether a role may select devices or nodes, or sets parallel sizes or a length."""
     spec, command = role.pods.leader.template["spec"], role.pods.command
     if role.args.accelerator or role.args.resource_claims:
         return True

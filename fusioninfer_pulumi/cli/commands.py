@@ -295,13 +295,18 @@ def _describe_cache_changes(
     old: Iterable[ServicePlan], new: Iterable[ServicePlan]
 ) -> Iterator[str]:
     """Describe how the KV cache sizes of roles change, if both sides have an estimate."""
-    old_memory = {(str(plan.namespace), plan.service): plan.memory for plan in old}
+    old_memory = {_get_cluster_name(plan): plan.memory for plan in old}
     for plan in new:
-        for role, memory in old_memory.get((str(plan.namespace), plan.service), {}).items():
+        for role, memory in old_memory.get(_get_cluster_name(plan), {}).items():
             if role in plan.memory:
                 change = memory.describe_change(plan.memory[role])
                 if change is not None:
                     yield f"{role}: {change}"
+
+
+def _get_cluster_name(plan: ServicePlan) -> tuple[str, str]:
+    """Return namespace and name of a service; the namespace is empty if it is an Output."""
+    return (plan.namespace if isinstance(plan.namespace, str) else ""), plan.service
 
 
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:

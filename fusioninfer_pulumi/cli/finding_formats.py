@@ -90,7 +90,7 @@ def _format_workflow_command(file: str, line: int | None, finding: Finding) -> s
 
 
 def _escape(text: str, extra: str = "") -> str:
-    """Return a text with `%`, line breaks and `extra` characters as `%0A`."""
+    """Percent-encode `%`, line breaks and `extra` characters: a line feed becomes `%0A`."""
     special = f"%\r\n{extra}"
     return "".join(f"%{ord(letter):02X}" if letter in special else letter for letter in text)
 

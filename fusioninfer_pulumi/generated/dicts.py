@@ -1300,8 +1300,8 @@ class RoleRolloutArgsDict(TypedDict, total=False):
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails. Default: `45m`; if a generated container may take longer than that to start,
-    its startup timeout plus 10 minutes."""
+    the update fails. Default: `45m`; if `startup` is not set and a generated container may take
+    longer than that to start, that time plus 10 minutes."""
 
 
 class RolloutArgsDict(TypedDict, total=False):
@@ -1324,8 +1324,8 @@ class RolloutArgsDict(TypedDict, total=False):
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails. Default: `45m`; if a generated container may take longer than that to start,
-    its startup timeout plus 10 minutes."""
+    the update fails. Default: `45m`; if `startup` is not set and a generated container may take
+    longer than that to start, that time plus 10 minutes."""
 
     role_order: RoleOrder | Literal["Together", "Sequential"]
     """`Together` (default) or `Sequential`: in the order of the roles."""
@@ -1592,7 +1592,7 @@ class WaitArgsDict(TypedDict, total=False):
 
     timeout: str
     """Time that new replicas, gateways and the endpoint may take together, such as `90s` or
-    `1h30m`. The default is that of `rollout.timeout`."""
+    `1h30m`. Default: `45m`, extended like the default of `rollout.timeout`."""
 
 
 class WarmUpJobArgsDict(TypedDict, total=False):

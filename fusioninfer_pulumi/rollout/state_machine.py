@@ -79,7 +79,8 @@ class LwsState:
             False once Pulumi has recreated it.
         version: Version that Pulumi returned, None until Pulumi answers.
         snapshot: Its entry in the last list, None if it was missing.
-        unavailable_since: When a list first showed it unavailable; None if available or missing.
+        unavailable_since: Time of the first list in a row that showed it unavailable; None if
+            available or missing.
         may_recover: Whether it is unavailable, but has served and may only have missed probes.
         deadline: When it must be available, in the phases CHANGING and STARTING.
         uses_rollout_timeout: Whether `rollout.timeout` sets the deadline; else `wait.timeout`.

@@ -46,7 +46,7 @@ def _build_leader_worker_set(
         "replicas": len(planned.replicas),
         "leaderWorkerTemplate": _build_leader_worker_template(meta, shape, role, planned),
     }
-    # A LeaderWorkerSet with one replica needs no strategy: the Pulumi program orders updates.
+    # With layout PerReplica no strategy is needed: the Pulumi program orders the updates.
     if planned.is_per_role:
         rollout = role.rollout
         at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE

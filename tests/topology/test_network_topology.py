@@ -43,7 +43,7 @@ def test_role_policy_makes_each_replica_a_subgroup(minimum: Any) -> None:
     prefill, decode = spec["subGroupPolicy"]
     assert prefill["networkTopology"] == decode["networkTopology"] == HARD
     assert (prefill["minSubGroups"], decode["minSubGroups"]) == (1, 1 if minimum else 2)
-    # As all-or-nothing as the literal form where no minimum is named.
+    # As all-or-nothing as a gang of all pods, if no minimum is set.
     assert spec["minMember"] == (4 if minimum else 6)
 
 

@@ -1,4 +1,4 @@
-"""StepTimeEstimates the times of an engine's steps with aiconfigurator-core (extra `estimate`).
+"""Estimates the times of an engine's steps with aiconfigurator-core (extra `estimate`).
 
 Importing the package takes seconds, so only this module does so, and only if a load is given.
 """

@@ -331,7 +331,7 @@ def _replace_port(args: Sequence[str], port: int, new: int) -> list[str]:
 
 
 def check_traffic_policy(server: Server) -> None:
-    """Report the timeout and retries of a ModelServer, which an HTTPRoute cannot fully express."""
+    """Report a timeout, which an HTTPRoute cannot express, and retries without a route."""
     policy, builder = server.spec.traffic_policy, server.serving.builder
     if policy is None:
         return

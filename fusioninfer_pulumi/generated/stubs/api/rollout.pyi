@@ -65,7 +65,7 @@ class RoleRolloutArgs(SpecModel):
     partition: Count | None
     "Replicas whose ordinal is below `partition` keep their current pod template until it is\n    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."
     timeout: Duration | None
-    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails. Default: `45m`; if a generated container may take longer than that to start,\n    its startup timeout plus 10 minutes."
+    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails. Default: `45m`; if `startup` is not set and a generated container may take\n    longer than that to start, that time plus 10 minutes."
 
 class RolloutArgs(RoleRolloutArgs):
     """Update of the service; a role may override all but `roleOrder` and `level`."""
@@ -85,4 +85,4 @@ class WaitArgs(SpecModel):
     level: WaitLevel
     "`None`, `Scheduled`, `Available` (default) or `Serving`."
     timeout: Duration
-    "Time that new replicas, gateways and the endpoint may take together, such as `90s` or\n    `1h30m`. The default is that of `rollout.timeout`."
+    "Time that new replicas, gateways and the endpoint may take together, such as `90s` or\n    `1h30m`. Default: `45m`, extended like the default of `rollout.timeout`."
