@@ -43,7 +43,7 @@ def read_pair_setting(command: EngineCommand, key: str) -> str | None:
     """Return a setting of `KvCache.list_pair_settings`, such as `float16` for `dtype`.
 
     An unset argument has its default or `auto`. Unknown values, and an unset model, release or
-    block size, are None. `served name` is always `auto`, because it is not in `pair_setting_flags`;
+    block size, are None. `served name` is not read here, because it is not in `pair_setting_flags`;
     `prefill_decode_checks` compares served names.
     """
     engine, image = command.engine, command.image

@@ -203,7 +203,7 @@ class SglangSizes(ParallelSizes):
             return sizes
         # With context parallelism (--attn-cp-size) the ranks of --dp-size may not be copies of the
         # model, so the sizes are unknown.
-        flags = [word.partition("=")[0] for word in command.arguments]
+        flags = [word.partition("=")[0] for word in command.arguments if word.startswith("--")]
         if any("cp" in flag.split("-") or "context-parallel" in flag for flag in flags):
             return None
         # With data parallel attention, the ranks share the accelerators of tensor parallelism.

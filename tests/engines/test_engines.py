@@ -158,6 +158,7 @@ def command(engine: str, arguments: str | list[Any]) -> EngineCommand:
          Parallelism(8, 1, 1, None, True)),
         ("sglang", "--tp-size 8 --attn-dp-size 8", Parallelism(8, 1, 1, None, True)),
         ("sglang", "--tp 8 --dp 2 --cpu-offload-gb 4", Parallelism(8, 1, 2, None, True)),
+        ("sglang", "--tp 8 --dp 2 --served-model-name cp", Parallelism(8, 1, 2, None, True)),
         # Not known.
         ("sglang", "--tp 8 --dp 2 --attn-cp-size 2", None),
         ("vllm", "m -tp $TP", None),
