@@ -1,8 +1,8 @@
 """The facts that every inference engine defines, and the parsed command line of a container.
 
-The modules `vllm` and `sglang` fill in these classes. Code outside `engines` compares engine
-names only for the model catalogue. Methods that return findings say what the findings' locations are relative to, or that
-they name a flag; callers complete the locations.
+The modules `vllm` and `sglang` fill in these classes. Code outside `engines` compares engine names
+only for the model catalogue. Methods that return findings say what the findings' locations are
+relative to, or that they name a flag; callers complete the locations.
 """
 
 from __future__ import annotations
