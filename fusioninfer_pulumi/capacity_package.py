@@ -53,9 +53,9 @@ class ModelLayout(Protocol):
 
     @property
     def rank_tensor_size(self) -> int | None:
-        """Tensor parallel size for data parallel ranks that share experts on the same `nodes`.
+        """Tensor parallel size for data parallel ranks that share experts in as many pods.
 
-        This is the alternative to pipeline stages; None if it does not fit, or with one node.
+        This is the alternative to pipeline stages; None if it does not fit, or with one pod.
         """
 
     @property

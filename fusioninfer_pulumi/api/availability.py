@@ -58,7 +58,7 @@ class UnhealthyPods(str, enum.Enum):
     """Whether pods that are not ready may be evicted while the budget is exhausted."""
 
     ALWAYS_ALLOW = "AlwaysAllow"  #: always, because these pods would only block a drain
-    IF_HEALTHY_BUDGET = "IfHealthyBudget"  #: only if enough other pods are healthy
+    IF_HEALTHY_BUDGET = "IfHealthyBudget"  #: only if the healthy pods still meet the budget
 
 
 class DisruptionBudgetArgs(SpecModel):

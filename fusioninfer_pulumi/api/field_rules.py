@@ -47,7 +47,7 @@ class FieldRule(NamedTuple):
 
 #: Returns a row that rejects fields that are set.
 does_not_apply = FieldRule
-#: Returns a row that rejects fields that have their defaults.
+#: Returns a row that rejects missing fields: null, or equal to their default.
 required = partial(FieldRule, rule=FIELD_REQUIRED, state="default")
 
 
@@ -66,7 +66,7 @@ def has_no_effect(
 
 
 def conflict(fields: str | Sequence[str], other: str, *, when: bool = True) -> FieldRule:
-    """Return a row that rejects fields that are set, because the field `other` is set, too."""
+    """Return a row that rejects set fields; `when` tells whether the field `other` is set, too."""
     message = f"conflicts with {other}; remove one of them"
     return FieldRule(fields, message, when=when, rule=FIELDS_EXCLUDE_EACH_OTHER)
 

@@ -32,7 +32,8 @@ class ServiceShape(NamedTuple):
         backend: The user's `gangPolicy.backend`, even if there is no gang.
         scheduler: Scheduler of the pods, None if the pod templates decide.
         queue: Volcano queue, None for the default queue and for other backends.
-        local_queue: Kueue's LocalQueue for the replicas, None without Kueue.
+        local_queue: Kueue's LocalQueue for the replicas, None without Kueue or
+            with mode Off.
         priority_class: PriorityClass of the pods, None if the pod templates decide.
     """
 
@@ -101,7 +102,7 @@ def find_entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """Return the component types that may receive requests directly, without a picker.
 
     In a disaggregated service these are the decoders, because a prefill pod returns only the first
-    token. Workers of such a service get no requests, because a Service selects one type or all.
+    token. Roles of type `worker` get no requests there: a Service selects one type or all types.
     """
     if is_disaggregated(roles):
         return (ComponentType.DECODER,)

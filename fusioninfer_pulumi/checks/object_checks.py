@@ -32,7 +32,7 @@ def render_distinct(plan: ServicePlan) -> tuple[Manifest, ...]:
 
 
 def check_objects(plan: ServicePlan) -> Iterator[Finding]:
-    """Yield errors that the API server would report for the objects of an error-free plan.
+    """Yield errors that the API server would report for a plan's objects. The plan has no errors.
 
     Findings are located at the user's field, or at the closest field that contains it.
     """
@@ -41,7 +41,7 @@ def check_objects(plan: ServicePlan) -> Iterator[Finding]:
         for manifest in render_distinct(plan)
         for finding in object_findings(manifest)
     )
-    # Leaders and workers may share a template of the user.
+    # Leaders and workers may share a user's template, so a finding may occur twice.
     yield from dict.fromkeys(findings)
 
 
@@ -57,9 +57,9 @@ def _locate(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) ->
 def find_user_field(
     location: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, bool]:
-    """Return the user's field for a location in a generated object, and whether the user set it.
+    """Return the location in the user's input, and True if the user set exactly this field.
 
-    If not, the field is the closest one that contains the location or from which it is generated.
+    Otherwise it is the location of the closest field that contains or generates it.
     """
     if location[:2] in (("metadata", "labels"), ("metadata", "annotations")):
         user_metadata = getattr(plan.meta, str(location[1]))
@@ -73,13 +73,12 @@ def find_user_field(
         pod = role.pods.leader if location[:3] == _LEADER else role.pods.all[-1]
         return plan.provenance.locate((*pod.path, *location[3:]))
     if plan.routing is not None:
-        router = plan.routing.at
-        args = plan.routing.router
-        if manifest["kind"] == "HTTPRoute" and args.httproute is not None:
-            return plan.provenance.find_field((*router, "httproute", *location[1:]))
-        if manifest["kind"] == "Deployment" and args.endpoint_picker is not None:
+        at, router = plan.routing.at, plan.routing.router
+        if manifest["kind"] == "HTTPRoute" and router.httproute is not None:
+            return plan.provenance.find_field((*at, "httproute", *location[1:]))
+        if manifest["kind"] == "Deployment" and router.endpoint_picker is not None:
             # The user's template is merged into the generated one, so indexes differ.
-            return (*router, "endpointPicker", "template"), False
+            return (*at, "endpointPicker", "template"), False
         if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == plan.routing.name:
-            return router, False
+            return at, False
     return (), False

@@ -71,11 +71,12 @@ def check_apis(cluster: LiveCluster) -> ClusterFindings:
     api = cluster.api
     # `versions` is empty only if the credentials may not read them.
     for plan in cluster.plans if api.versions else ():
-        for (api_name, kind), (product, location) in find_product_needs(plan).items():
+        for (api_name, kind_name), (product, location) in find_product_needs(plan).items():
             versions = api.versions.get(product.group, ())
-            is_served = api.path(api_name, kind) is not None if kind else bool(versions)
+            # An empty name stands for the whole API.
+            is_served = api.path(api_name, kind_name) is not None if kind_name else bool(versions)
             if not is_served:
-                missing = f"{kind} ({api_name})" if kind else api_name
+                missing = f"{kind_name} ({api_name})" if kind_name else api_name
                 served_versions = f" (only {', '.join(versions)})" if versions else ""
                 message = (
                     f"{product.name}: {missing} is not served{served_versions}; "
@@ -116,7 +117,7 @@ def _is_installed(cluster: LiveCluster, product: Product, kind: Kind) -> bool:
 
 
 def _read_release(cluster: LiveCluster, product: Product, kind: Kind) -> Release | None:
-    """Return a product's release: the lowest image tag of its program, or its CRD's annotation."""
+    """Return a product's release: the lowest tag of its image, or its CRD's annotation."""
     api = cluster.api
     if not product.program:
         plural = str(api.path(*kind)).rpartition("/")[2]
@@ -144,8 +145,8 @@ def _get_backend(plan: ServicePlan) -> GangBackend | None:
 def check_gang_backends(cluster: LiveCluster) -> ClusterFindings:
     """Yield an error for each service whose gang backend is missing, if another one is installed.
 
-    If the cluster has no backend, the same program may install one. A Kueue that does not manage
-    LeaderWorkerSets is an error, too.
+    A cluster without a backend is no error, because the same Pulumi program may install one. A
+    Kueue that does not manage LeaderWorkerSets is an error.
     """
     versions = cluster.api.versions
     if not any(map(_get_backend, cluster.plans)):
@@ -180,7 +181,7 @@ def check_gang_provider(cluster: LiveCluster) -> ClusterFindings:
     plans = [plan for plan in cluster.plans if plan.gang is not None and not plan.gang.is_native]
     if not plans:
         return
-    # Empty for a configuration without a gang provider.
+    # One entry for each configuration, empty if it has no gang provider.
     providers: list[str] = []
     for configuration in cluster.find_configurations(LEADER_WORKER_SET, "config.lws.x-k8s.io/"):
         management = configuration.get("gangSchedulingManagement") or {}

@@ -31,7 +31,7 @@ from fusioninfer_pulumi.topology.gang import API_VERSION, NATIVE_API_VERSION
 #: Timeout of the read at the end of an update.
 _READ_SECONDS = 10.0
 #: Timeouts after a failed update; they are longer, because some reasons are visible only briefly.
-_READ_SERVICE_SECONDS, _WATCH_SECONDS, _WATCH_EXTRA_SECONDS = 40.0, 20.0, 10.0
+_READ_SERVICE_SECONDS, _WATCH_SECONDS, _WATCH_MARGIN_SECONDS = 40.0, 20.0, 10.0
 #: While an update waits: interval between reads of pods, timeout of a read, and the time after
 #: which a reason is shown.
 _POD_INTERVAL_SECONDS, _POD_READ_SECONDS, _REASON_DELAY_SECONDS = 10.0, 5.0, 3.0
@@ -85,7 +85,7 @@ class PodSnapshot:
 
 
 def read_service(api: KubernetesApi, namespace: str, service: str) -> PodSnapshot:
-    """Read a service's pods and PodGroups, and the warnings of its namespace.
+    """Read a service's pods and PodGroups, and events that may explain their state.
 
     Reads that are not allowed are in `unread`. Raises UnreadableError if the cluster does not
     respond.
@@ -123,7 +123,9 @@ def watch_service(
 ) -> PodSnapshot:
     """Watch a service's pods, because a crashed pod may be gone at the next read.
 
-    Return `known` with each pod as it was when it last showed a reason, or else as it is now.
+    Return `known` with each pod as it was when it was last ready or showed a reason, or else as it
+    is now. A reason may be visible only briefly, because LeaderWorkerSet deletes a group's pods as
+    soon as one of their containers has restarted.
     Watching ends when `is_explained` returns true or after `seconds`.
     """
     pods = {get_name(pod): pod for pod in known.pods}
@@ -157,7 +159,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
         # Credentials that cannot list pods usually cannot watch them, either.
         if not is_explained(snapshot) and (snapshot.pods or not snapshot.unread):
             arguments = service, snapshot, is_explained, _WATCH_SECONDS
-            seconds = _WATCH_SECONDS + _WATCH_EXTRA_SECONDS
+            seconds = _WATCH_SECONDS + _WATCH_MARGIN_SECONDS
             with contextlib.suppress(UnreadableError):
                 snapshot = await cluster.read(watch_service, *arguments, seconds=seconds)
         lines = [
@@ -207,11 +209,7 @@ def explain_queue(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
 
 
 def has_lws_reason(name: str, snapshot: PodSnapshot) -> bool:
-    """Return whether the pods of a LeaderWorkerSet, or events, show why it is not available.
-
-    The reason may be visible only briefly, because LeaderWorkerSet deletes a group's pods as soon
-    as one of their containers has restarted.
-    """
+    """Return whether all pods of a LeaderWorkerSet are ready or show a reason, or an event does."""
     pods = snapshot.find_pods(name)
     # The normal event RecreateGroup does not contain the reason.
     warnings = [event for event in snapshot.events if event.get("type") == "Warning"]
@@ -284,8 +282,8 @@ async def read_lws_failures(
 ) -> dict[str, str]:
     """Read the pods of unavailable LeaderWorkerSets, and explain why they failed, by name.
 
-    `live` has the LeaderWorkerSets by name. The result is empty in previews, if files are written,
-    and, with a log line, on any error.
+    `live` has the LeaderWorkerSets by name. The result is empty in previews and if `is_yaml_only`.
+    On an error it is empty too, and a line is logged.
     """
     revisions = {
         name: get_label({"metadata": (state or {}).get("metadata") or {}}, labels.REVISION)

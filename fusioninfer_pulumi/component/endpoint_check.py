@@ -69,7 +69,7 @@ def probe(url: str) -> None:
             raise NotReadyError(f"HTTP status {problem.code}") from None
         return
     except (OSError, http.client.HTTPException) as problem:
-        # Errors while connecting are a URLError with a reason.
+        # Only errors while connecting have a `reason`; after others the endpoint was reached.
         reason: Any = getattr(problem, "reason", None)
         unreachable = (socket.gaierror, ssl.SSLCertVerificationError, TimeoutError)
         if isinstance(reason, unreachable) or getattr(reason, "errno", None) in _UNREACHABLE:
@@ -121,9 +121,9 @@ def probe_endpoint(
     endpoint: pulumi.Output[str],
     get_deadline: Callable[[], pulumi.Output[float | None]],
 ) -> None:
-    """Probe the endpoint at the end of an update, and fail the program if it does not serve.
+    """Probe the endpoint at the end of an update, and fail if it is reachable but does not serve.
 
-    It does nothing in previews, if files are written, or if Pulumi does not run the program. No
+    It does nothing in previews, if objects are written to files, or without the Pulumi engine. No
     resource or output depends on the result. `get_deadline` is `Children.get_deadline`.
     """
     if (

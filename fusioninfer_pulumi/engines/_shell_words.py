@@ -1,8 +1,8 @@
 """A container's `command` and `args` as words, the engine's program, and shell scripts.
 
 `read_script` finds the command that starts the engine, and the offsets at which it can be edited.
-Here-documents, and syntax on which POSIX shells and bash do not agree (`$'...'`), are rejected
-rather than guessed, because a wrong offset would corrupt the script.
+Here-documents and `$'...'` are rejected rather than guessed, because a wrong offset would corrupt
+the script. Other operators are read as bash reads them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Argv(NamedTuple):
         return [UNKNOWN if is_output(word) else str(word) for word in self.words]
 
     def with_script(self, text: str) -> tuple[list[Any], list[Any] | None]:
-        """Return command and args with a new script; args is None if it would be empty."""
+        """Return command and args with the script replaced; args is None if it would be empty."""
         at = self.script_at or 0
         words = [*self.words[:at], text, *self.words[at + 1 :]]
         return words[: len(self.command)], words[len(self.command) :] or None
@@ -62,7 +62,7 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
         is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
         lists[key] = tuple(value) if is_list and value is not None else ()
     script_at = None
-    # Only the command tells whether one of the words after it is a script.
+    # If the command is an Output, it may or may not be a shell, so no word is known to be a script.
     if "command" not in outputs:
         script_at = _find_script(lists["command"] + lists["args"])
     return Argv(lists["command"], lists["args"], tuple(outputs), script_at)
@@ -121,9 +121,9 @@ def basename(word: str) -> str:
 def find_program(words: Sequence[str]) -> Program | None:
     """Find the first engine program in a command line.
 
-    Programs are `vllm serve`, `python3 -m vllm.entrypoints.openai.api_server`, `sglang serve` and
-    `python3 -m sglang.launch_server`, also with a full path or after a prefix such as `exec`,
-    `env A=1`, `numactl ...` or `tini --`.
+    Programs are `vllm serve`, `sglang serve`, `python3 -m sglang.launch_server`, and `python3 -m`
+    with vLLM's `entrypoints.openai.api_server` or `entrypoints.cli.main serve`, also with a full
+    path or after a prefix such as `exec`, `env A=1`, `numactl ...` or `tini --`.
     """
     if words and basename(words[0]) in _OTHER_PROGRAMS:
         return None
@@ -191,7 +191,7 @@ class Token(NamedTuple):
 
     @property
     def starts_with_expansion(self) -> bool:
-        """Whether the word starts with an expansion, and so may become several words or none."""
+        """Whether the word starts with an expansion; unquoted, it may become several words."""
         return re.match(r"\"?[$`]|[<>]\(", self.text) is not None
 
 
@@ -304,7 +304,8 @@ class _Command(NamedTuple):
 def read_script(argv: Argv) -> Script:
     """Parse the script of a container's shell, and find the engine commands in it.
 
-    `"$@"` is replaced by the script's parameters, which follow `$0` after the script.
+    In the arguments of the commands, `"$@"` is replaced by the script's parameters: the words after
+    `$0`, which follows the script.
 
     Raises:
         ShellError: If the script contains syntax that is not supported.
@@ -344,7 +345,7 @@ def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
         nonlocal before, words
         if words:
             commands.append(_Command(tuple(words), before, after, is_nested=depth > 0))
-        # A newline after `&&` does not replace the `&&` before the next command.
+        # After `&&` and a newline, the operator before the next command is still `&&`.
         is_continued = not words and after == "\n" and before in _CONTINUED
         if not is_continued:
             before = after

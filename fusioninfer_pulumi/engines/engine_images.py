@@ -19,7 +19,7 @@ _RELEASE = re.compile(
 # Images of the engine projects, by the end of the repository's path, so that mirrors match too.
 _STOCK = {"vllm/vllm-openai": "vllm", "lmsysorg/sglang": "sglang"}
 # vLLM's images for CPUs and AMD GPUs. Their `release` selects the argument table and is compared
-# between prefill and decode. Their `version` is None, so no default depends on it.
+# between prefill and decode. They have no `version`, so defaults that depend on it do not apply.
 _OTHER_BUILDS = ("vllm/vllm-openai-cpu", "vllm/vllm-openai-rocm")
 
 
@@ -29,7 +29,7 @@ class Image(NamedTuple):
     Attributes:
         name: The reference, None for an Output.
         engine: `vllm` or `sglang` if the repository's name contains it, else None.
-        is_stock: Whether it is the engine project's image, or a mirror of it.
+        is_stock: Whether it is one of `_STOCK`, or a mirror of it.
         tag: The tag; `latest` if there is neither tag nor digest; None for a digest without a tag
             and for an unknown reference.
         version: The version at the start of a stock image's tag (`v0.11.0` is (0, 11, 0)), or None.
@@ -65,8 +65,8 @@ def read_image(reference: Any) -> Image:
     stock = next((end for end in _STOCK if f"/{repository}".endswith(f"/{end}")), "")
     named = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
     match = _VERSION.match(tag or "") if stock else None
-    is_upstream = stock or f"/{repository}".endswith(tuple(f"/{end}" for end in _OTHER_BUILDS))
-    release = _RELEASE.fullmatch(tag or "") if is_upstream else None
+    has_release_tags = stock or f"/{repository}".endswith(tuple(f"/{end}" for end in _OTHER_BUILDS))
+    release = _RELEASE.fullmatch(tag or "") if has_release_tags else None
     return Image(
         name=reference,
         engine=_STOCK.get(stock, named),

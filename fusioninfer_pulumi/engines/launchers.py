@@ -57,11 +57,11 @@ exec {_JOIN}"""
 
 
 def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> Launcher:
-    """Return the default launcher for `data` data parallel ranks; ray for an unknown engine."""
+    """Return the default launcher; ray for an unknown engine. `data` is the data parallel size."""
     if engine is None:
         return Launcher.RAY
     supported = engine.multi_node.launchers
-    # With whole ranks on each node, no copy of the model spans nodes.
+    # If the ranks divide evenly among the nodes, no rank (a copy of the model) spans nodes.
     divides_evenly = data is not None and data % nodes == 0
     if divides_evenly and Launcher.DATA_PARALLEL in supported:
         return Launcher.DATA_PARALLEL
@@ -92,7 +92,7 @@ def build_command(
             return _build_ray_command(command)
         return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if waits else _JOIN])
     if engine is None:
-        # Raises an EditError with the reason why the engine is unknown.
+        # Always raises: an EditError with the reason why the engine is unknown.
         return edit_command(command)
     arguments = engine.multi_node.build_arguments(command, launcher, nodes, is_leader=is_leader)
     if launcher is Launcher.DATA_PARALLEL and command.script is None:
@@ -123,11 +123,11 @@ def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
     if script.starts_ray:
         raise EditError(
             "the container's shell script starts ray itself, so a second ray start would fail; "
-            "remove it"
+            "remove `ray start` from the script"
         )
     call = script.calls[0]  # the only one, see `read_engine_script`
     text = edit_script(script, find_missing(command, [_RAY_BACKEND]))
-    if call.can_exec:
+    if call.can_exec:  # edits come after `call.start`, so the offset still holds
         text = f"{text[: call.start]}exec {text[call.start :]}"
     if script.is_and_list:
         text = f"{_START_HEAD} && {text}"
@@ -153,13 +153,13 @@ def _build_data_parallel_command(
             arguments += argument.words
     if not shell_only:
         return ContainerCommand(program, arguments)
-    # The shell computes the first rank, and passes on the other words.
+    # The shell computes the node's first rank (`shell_only`); `"$@"` are the other words.
     script = f'exec {shlex.join(program)} "$@"{format_script_words(shell_only)}'
     return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
 
 
 def _split_program(command: EngineCommand) -> tuple[list[str], list[str]]:
-    """Return the program (`vllm serve` by default) and its arguments, with the model first."""
+    """Return the program (`vllm serve` by default, its model comes first) and its arguments."""
     program = list(command.program)
     arguments = split_joined_flags(command.argv.texts()[len(program) :])
     if command.is_vllm_serve or not program:

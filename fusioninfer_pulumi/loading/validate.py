@@ -1,6 +1,6 @@
 """Validation of a document, and conversion of a service to a manifest.
 
-Pydantic reports all fields that are invalid by themselves. Pod templates, roles and the model
+Pydantic reports all fields that are invalid by themselves. Pod templates, roles and `spec.model`
 without such fields are then checked against further rules, so that one run reports most errors.
 """
 
@@ -107,7 +107,8 @@ def _build_args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
 def validate_mapping(mapping: Mapping[str, Any], name: str) -> Validated:
     """Validate a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
-    `name` is the service's name if the mapping has none. Findings use the mapping's field names.
+    `name` is the service's name if the mapping has none. Findings in a
+    flat mapping are located without `metadata`.
     """
     raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     is_flat = "spec" not in mapping

@@ -170,14 +170,14 @@ def _build_engine_alerts(matchers: str) -> Iterator[Alert]:
         "sends equal prefixes to one replica.",
         labels=_ROLE_LABEL,
     )
-    replica = f"{ROLE}, pod, {REVISION}"
+    pod_labels = f"{ROLE}, pod, {REVISION}"
     # A recreated pod has another address. A restarted container keeps the address, and its metrics
-    # show the restart: by the start time, or by a reset counter if the engine has several API
-    # servers (data parallel ranks), which do not export a start time.
-    up_by_address = f"count by ({replica}, endpoint) (count_over_time(up{{{matchers}}}[1h]))"
-    addresses = f"max by ({replica}) ({up_by_address})"
-    starts = f"max by ({replica}) (changes(process_start_time_seconds{{{matchers}}}[1h]))"
-    resets = f"max by ({replica}) (resets(vllm:prompt_tokens_total{{{matchers}}}[1h]))"
+    # show the restart: by the start time, or if the engine has several API servers (data parallel
+    # ranks), by a counter that was reset to 0. Without either, `0 *` means no restart.
+    addresses_by_port = f"count by ({pod_labels}, endpoint) (count_over_time(up{{{matchers}}}[1h]))"
+    addresses = f"max by ({pod_labels}) ({addresses_by_port})"
+    starts = f"max by ({pod_labels}) (changes(process_start_time_seconds{{{matchers}}}[1h]))"
+    resets = f"max by ({pod_labels}) (resets(vllm:prompt_tokens_total{{{matchers}}}[1h]))"
     yield Alert(
         name="FusionInferEngineRestarts",
         expression=f"{addresses} - 1 + ({starts} or {resets} or 0 * {addresses}) >= {RESTARTS}",

@@ -63,7 +63,7 @@ def _resolve_max_unavailable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
     if role.is_autoscaled:
         maximum = 1 if args.max_unavailable is None else args.max_unavailable
         if args.min_available is not None or isinstance(maximum, str):
-            return 0  # depends on the unknown number of replicas; checks reject 0
+            return 0  # unknown without a number of replicas; a check rejects it
         return maximum
     if args.min_available is not None:
         return max(count - resolve_share(args.min_available, count, math.ceil), 0)
@@ -83,6 +83,7 @@ def build_disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, 
     if role.is_autoscaled:
         limit = {"maxUnavailable": budget.max_unavailable}
     else:
+        # At worst each evicted pod is of another replica.
         limit = {"minAvailable": role.total_pods - budget.max_unavailable}
     name = object_names.disruption_budget(meta.service, role.name)
     spec = {

@@ -34,9 +34,9 @@ class StackLws:
         name: Its Kubernetes name, empty if not known yet.
         layout: The layout according to its labels, None if this library did not create it.
         spec: Fields of its spec, None if unknown.
-        version: Its uid and generation; one of them changes with its spec.
+        version: Its uid and generation; a replacement changes the uid, an update the generation.
         role: Name of its role, empty if its labels have none.
-        pair_revision: Value of its label, or empty.
+        pair_revision: Value of its pair revision label, or empty.
         engine: Its engine, only in previews and if it contains no secrets.
     """
 
@@ -56,7 +56,8 @@ class StackLws:
     def component(self) -> str:
         """Logical name of its component, empty if unknown.
 
-        If `prod-decode-0` registers `chat-decode-0` of service `chat`, the component is `prod`.
+        With the logical name `prod-decode-0` and the Kubernetes name `chat-decode-0` (service
+        `chat`), the component is `prod`.
         """
         suffix = self.name[len(self.service) :]
         has_prefix = self.service and suffix and self.name.startswith(f"{self.service}-")

@@ -61,8 +61,8 @@ def _build_istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> I
     yield build_object("networking.istio.io/v1", "DestinationRule", object_meta, spec=spec)
 
 
-# The load balancer's default is 30 s for a whole response, which a stream exceeds; upstream's chart
-# sets 300.
+# Long enough for streams: the load balancer's default is 30 s for a whole response, and upstream's
+# chart sets 300 s.
 _GKE_TIMEOUT_SECONDS = 3600
 _HEALTH_PATH = "/health"
 
@@ -148,12 +148,12 @@ UNKNOWN = Implementation("", "eg", several_pools=SeveralPools.UNKNOWN, may_be_en
 IMPLEMENTATIONS = {
     implementation.name: implementation
     for implementation in (
+        # It does not verify the picker's certificate, and ignores `failureMode` (lines 206 and 314
+        # of internal/extensionserver/inferencepool.go, v1.1.0).
         Implementation(
             "envoy-ai-gateway",
             # The user must create this class, because Envoy Gateway installs none.
             "envoy-ai-gateway",
-            # Envoy AI Gateway does not verify the picker's certificate, and ignores `failureMode`
-            # (lines 206 and 314 of internal/extensionserver/inferencepool.go, v1.1.0).
             several_pools=SeveralPools.NO,
             build_peers=_match_envoy_gateway,
             may_be_envoy_gateway=True,
@@ -219,8 +219,8 @@ def find_implementation(router: RoleArgs) -> Implementation:
 def plan_gateway(service: str, router: RoleArgs) -> GatewayPlan | None:
     """Plan the Gateway of a service; None if the service uses existing Gateways or none.
 
-    With `parentRefs`, `gateway: {implementation: ...}` only describes the existing Gateways. With
-    `routedBy` or `httproute.refs`, `gateway` describes the Gateways of the external route.
+    Existing Gateways are used with `gateway.refs`, with an external route (`routedBy` or
+    `httproute.refs`), and with `parentRefs` if `gateway` sets only `implementation`.
     """
     gateway = router.gateway
     if gateway is None or gateway.refs is not None or router.is_routed_externally:

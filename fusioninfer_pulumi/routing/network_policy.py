@@ -78,7 +78,7 @@ def build_picker_network_policy(
     events_port = find_event_port(epp.config)
     publishers = [role for role in roles if role.name in pool.roles]
     if events_port is not None and publishers:
-        # The picker listens for the KV events that engines publish.
+        # With this configuration, engines connect to the picker and send their KV events.
         peers = [_select_pods(meta, role) for role in publishers]
         ingress.append(_build_ingress_rule(peers, events_port))
     name, selector = object_names.epp_network_policy(meta.service), build_picker_peer(epp)
@@ -105,13 +105,14 @@ def build_role_network_policies(
         is_behind_decode = serves_decode and role.component_type is ComponentType.PREFILLER
         ingress = []
         if role.name in served:
-            # Requests reach prefill pods only through decode pods.
+            # Requests reach prefill pods only through decode pods. Such pods have a picker, so
+            # `sources` is never empty, which would allow all.
             sources = [] if is_behind_decode else list(plan.gateway)
             if picker is not None:
                 # The endpoint picker reads the metrics of every pod of the pool.
                 sources.append(picker)
             ingress.append(_build_ingress_rule(sources, *ports))
-            # The picker also subscribes to the KV events of every pod.
+            # If engines listen for subscribers of KV events, the picker connects to each pod.
             events_port = get_events_port(role.args)
             if events_port is not None and picker is not None:
                 ingress.append(_build_ingress_rule([picker], events_port))

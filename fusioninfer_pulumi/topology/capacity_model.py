@@ -8,23 +8,25 @@ rules, with lines under ``pkg/scheduler`` of that version:
   statement is discarded (``actions/allocate/allocate.go:628-632,658-670``,
   ``api/job_info.go:926-930``). With ``GangForm.ALL_PODS`` all pods are one subgroup (``:923``).
 * The subgroups of the minimum come first: the first ``minSubGroups`` of each role
-  (``allocate.go:226-244``). Nothing is bound before all of these subgroups have a place (``309``,
-  ``396``, ``plugins/gang/gang.go:177-183``); then they are committed together (``384-386``).
+  (``allocate.go:226-244``). Nothing is bound before all of these subgroups have a place
+  (``allocate.go:309,396``, ``plugins/gang/gang.go:177-183``); then they are committed together
+  (``allocate.go:384-386``).
 * After the minimum each commit adds one more subgroup, ordered by pod priority (equal in one
-  service), then the replica index, then the policy's UID, whose text ends in
+  service), then the replica index, then the subgroup's UID, whose text ends in
   ``{role}-{index}`` (``framework/session_plugins.go:635-658``, ``api/sub_job_info.go:202-214``).
   So replica 1 of every role precedes replica 2 of any role; replicas with the same index are
   ordered by role name.
 * A subgroup that does not fit is skipped in this cycle, and the next subgroup is tried, even a
-  smaller one of another role (``allocate.go:370-388``). Every cycle tries a skipped subgroup again
-  (``buildAllocateContext``, ``149-192``), which fails unless accelerators are released.
+  smaller one of another role (``allocate.go:370-388``). Later cycles try it again, without success
+  unless accelerators are released (``buildAllocateContext``, ``allocate.go:149-192``).
 * Pods without a subgroup (``job_info.go:1239-1253``) are not modeled, because the library generates
-  a policy for every pod.
+  a policy for every role.
 
 If Kueue admits replicas (source and tests: v0.15.2), each replica is a workload. It is admitted as
 a whole if the quota of its queue covers it, and skipped otherwise (``BestEffortFIFO``). Workloads
 created in the same second have no order. Kueue considers quota, not nodes. So the model uses the
-pools' accelerators as the quota, and is exact only if nodes are multiples of every pod's size.
+pools' accelerators as the quota. It is exact only if all replicas run together, or if the bounds
+fit together and each node's accelerators are a multiple of every pod's size.
 
 The model assumes that all pods exist before the first one is bound. If roles compete for the last
 accelerators while their pods are still being created, the oldest pods get them.
@@ -95,11 +97,11 @@ def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePo
     """Compute how many replicas of each role run on the pools.
 
     The result is exact if all pods with accelerators form a gang and are interchangeable (they have
-    one size, or each node holds as many of the largest as of the smallest), or if it does not
-    matter which nodes pods get. Otherwise it is an upper bound for each role.
+    one size, or each node holds as many pods of the largest size as of the smallest), or if it does
+    not matter which nodes pods get. Otherwise it is an upper bound for each role.
     """
     demands = _apply_gang_form(roles, form)
-    # Below, sizes are in units of accelerators.
+    # `units` and `nodes` have normalized sizes, `demands` and `pools` accelerators.
     units, nodes = _normalize_units(demands, [(pool.nodes, pool.accelerators) for pool in pools])
     has_unit_pods = all(size == 1 for role in units for size in role.pod_sizes)
     if any(role.minimum > role.replicas for role in units):
@@ -214,15 +216,15 @@ def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
 def _compute_upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
     """Return the maximum replicas of each role if the other roles run only their minimum.
 
-    For each pod size there are two limits for all pods of at least that size: the number of such
-    pods that the nodes can hold, and the accelerators of the nodes that can hold one.
+    Pods of at least a certain size are limited in number, by the places of that size on the nodes,
+    and in accelerators, by the nodes that have at least one such place.
     """
     bounds = {role.name: role.replicas for role in roles}
     for size in sorted(_sizes(roles)):
         large = {role.name: [pod for pod in role.pod_sizes if pod >= size] for role in roles}
         places = sum(count * (free // size) for count, free in nodes)
         usable = sum(count * free for count, free in nodes if free >= size)
-        # A replica takes as many places as it has such pods, and the sum of their accelerators.
+        # A replica uses one place for each such pod, and the sum of their accelerators.
         for available, measure_load in ((places, len), (usable, sum)):
             loads = {name: measure_load(pods) for name, pods in large.items()}
             spare = available - sum(role.minimum * loads[role.name] for role in roles)
@@ -238,9 +240,10 @@ def _compute_upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, i
 def _can_fit_together(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> bool:
     """Return whether all roles reach their bounds, in whatever order replicas are admitted.
 
-    If the bounds fit together, a role below its bound can always run one more replica.
+    They do if the bounds fit together: then no admitted replica keeps another role below its bound.
     """
     if any(size != 1 for role in roles for size in role.pod_sizes):
+        # As without a gang: the admitted replicas may leave too little for those that wait.
         return _is_outcome_certain(roles, running, nodes, GangForm.NONE)
     needed = sum(running[role.name] * len(role.pod_sizes) for role in roles)
     return needed <= sum(count * free for count, free in nodes)
@@ -265,11 +268,11 @@ def _is_outcome_certain(
     for role in roles:
         if role.pod_sizes and running[role.name]:
             # A node that is too small for the largest pod of a replica may be excluded for its
-            # smaller pods too, because the scheduler caches that by task name
+            # smaller pods too, because the scheduler caches unsuitable nodes by task name
             # (util/predicate_helper.go).
             largest = max(role.pod_sizes)
-            filled = sum(count * max(0, free - largest + 1) for count, free in nodes)
-            if total - min(role.pod_sizes) >= filled:
+            blocking_load = sum(count * max(0, free - largest + 1) for count, free in nodes)
+            if total - min(role.pod_sizes) >= blocking_load:
                 return False
     return True
 
@@ -287,8 +290,8 @@ def compute_group_capacity(
 ) -> Capacity:
     """Return how many replicas of each role run in all serving groups; `groups` may be None.
 
-    The result is exact if all pods with accelerators have one size, and at most one role has
-    replicas beyond the groups' minima. Otherwise it is an upper bound for each role.
+    The result is exact if everything certainly fits, or if all pods with accelerators have one size
+    and at most one role runs more than its minimum. Otherwise it is an upper bound for each role.
     """
     if groups is None or form in (GangForm.REPLICA, GangForm.NONE):
         return capacity(_multiply(roles, groups or 1), form, pools)
@@ -312,6 +315,7 @@ def compute_group_capacity(
         running, exact = {r.name: r.replicas * started for r in roles}, minimum.exact
     else:
         running, exact = _add_optional_replicas(roles, pools, started, is_certain=minimum.exact)
+    # A full result that is exact was returned above.
     may_be_full = whole.status == "Full" and not exact
     return Capacity(
         gpus=whole.gpus,

@@ -1,4 +1,4 @@
-"""The child process that runs a program, which may exit, hang or print."""
+"""Runs a program in a child process, because a program may exit, hang or print."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 PROGRAM_FAILED = Rule("program-failed")
 PROGRAM_MESSAGE = Rule("program-message")
 
-#: After the program's end, timeout of tasks that nothing awaits, and of each unresolved Output.
+#: Timeout for tasks that nothing awaits, and for each unresolved Output, after the program ends.
 _GRACE_SECONDS = 0.5
 _MAX_FRAMES = 8
 #: Shorter values are not masked, because they occur in many words. Pulumi has the same limit.
@@ -63,7 +63,7 @@ def main(
     sys.argv = [str(project.program)]
 
     def send(message: Any) -> None:
-        os.write(messages, pickle.dumps(message))  # at once, because threads may send, too
+        os.write(messages, pickle.dumps(message))  # in one write: several threads may send
 
     if not show_secrets:
         _intercept_secrets(send)
@@ -151,10 +151,10 @@ class _Executor(ThreadPoolExecutor):
 
 
 def _intercept_secrets(send: Callable[[str], None]) -> None:
-    """Make `Output.secret` also send the texts and numbers in its argument, but no keys.
+    """Make `Output.secret` also send the texts and numbers in its argument, except mappings' keys.
 
-    `pulumi.Config` passes secrets of the stack's config to `Output.secret`. In the program's
-    output, Pulumi's command line masks only secrets of the config.
+    `pulumi.Config` passes the config's secrets to `Output.secret`, so they are sent too. Pulumi's
+    command line masks only those.
     """
     make_secret = Output.secret
 
