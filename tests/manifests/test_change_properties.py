@@ -26,7 +26,8 @@ def is_scalable(manifest: Manifest) -> bool:
     """Whether no field depends on the number of replicas."""
     spec = manifest["spec"]
     by_groups = spec.get("rollout", {}).get("level") == "Group"
-    return not by_groups and not any(word in str(spec) for word in ("ReadWriteOnce", "%"))
+    counted = ("ReadWriteOnce", "%", "prefillDecodeRatio")
+    return not by_groups and not any(word in str(spec) for word in counted)
 
 
 @given(services(wanted=is_scalable), st.integers(1, 3))
