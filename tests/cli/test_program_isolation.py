@@ -156,5 +156,5 @@ def test_spawned_process_has_same_result(tmp_path: Path, monkeypatch: pytest.Mon
     )
     folder = project(tmp_path / "one", program)
     forked = run_program(folder)
-    monkeypatch.setattr(parent_process, "_METHOD", "spawn")
+    monkeypatch.setattr(parent_process, "_START_METHOD", "spawn")
     assert run_program(folder).objects == forked.objects
