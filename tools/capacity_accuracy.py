@@ -187,30 +187,31 @@ Known causes of the worst errors:
 - `sim-scout-fp8`: the library's model data lack the image encoder.
 - `vllm-51590`: the log probably includes memory outside PyTorch.
 
-For SGLang after 0.5.9 there is only one log, on AMD, and a report without arguments that differs
-from the estimate. So [the margin](../models.md#does-it-fit) is 8 %. CUDA graphs of
+For SGLang after 0.5.9 there is one log, on AMD, and one report: 9.5 GiB of KV cache instead of the
+estimated 4.2 GiB. So [the margin](../models.md#does-it-fit) is 8 %. CUDA graphs of
 mixture-of-experts and hybrid models take 0.4 to 33 GiB in logs; the estimate is the same as for
 dense models.
 
 ## Cache layouts
 
-`tools/engine_pages.py` computes the cache size of {engine_models} models with vLLM 0.32.0's own
-code, on a CPU. In all {engine_rows} cases the number of requests that fit equals the estimate.
+`tools/engine_pages.py` computes the cache sizes of {engine_models} models in {engine_rows}
+configurations with vLLM 0.32.0's own code, on a CPU. In all of them the number of requests that fit
+equals the estimate.
 Estimates for model families without logs (Kimi-K3, MiniMax-M3, MiMo-V2-Flash, Step-3.7,
 Mistral-Small-4, DeepSeek-V4) are reported as uncertain.
 
 ## Logs not used for calibration
 
-The constants of the estimate are fitted to logs of vLLM before 0.18 and SGLang up to 0.5.9.
-Errors for logs that were not used:
+The constants of the estimate are fitted to logs of vLLM before 0.18 and SGLang up to 0.5.9, without
+the logs in this table:
 
 {unused_logs}
 
 ## Throughput
 
-Throughput estimates have large errors, so only `size` prints them. The table shows the tokens per
-second of one replica. *Estimated* is what `size` computes from aiconfigurator-core's times for the
-vLLM release in the last column. *Published* are [GPUStack's
+Throughput estimates have large errors, so only `size` prints them. The table shows the input and
+output tokens per second of one replica. *Estimated* is computed by `size` from
+aiconfigurator-core's times for the vLLM release in the last column. *Published* are [GPUStack's
 measurements](https://github.com/gpustack/gpustack/tree/47277d79f4a5bae12a2d25e9ecbed2a2177a5f2d/docs/performance-lab)
 of vLLM 0.11.0 with 500 concurrent requests.
 

@@ -149,14 +149,14 @@ _COMMANDS = {
             "--context": _option("NAME", "kubeconfig context to use; implies --cluster"),
             "--update": _option(
                 "OLD",
-                "simulate the update from this source or file of rendered objects: restarts, "
-                "available replicas, GPUs in use and maximum duration; requires --output text "
-                "or json",
+                "simulate the update from this source, or from a file of rendered objects: "
+                "restarts, available replicas, GPUs in use and maximum duration; requires "
+                "--output text or json",
             ),
             "--gpus": _option(
                 "80,64,48",
-                "show which replicas run with this many free accelerators, on nodes of the size "
-                "that the largest pod needs",
+                "show which replicas run with this many free accelerators, on nodes as large as "
+                "the largest pod",
                 type=_parse_free_gpus,
                 default=(),
             ),
