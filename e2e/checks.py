@@ -113,7 +113,7 @@ def _compare_pod(
     planned_pod = (role.pods.worker if worker else None) or role.pods.leader
     user_metadata = planned_pod.expanded_template.get("metadata") or {}
     containers = {item["name"]: item for item in planned_pod.spec["containers"]}
-    gpus = role.worker_accelerators if worker else role.leader_accelerators
+    gpus = role.pod_accelerators[worker]
     leader = f"{planned.name}-{group}"
     domain = _get_subdomain(role, planned, group)
 

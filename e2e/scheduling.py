@@ -79,8 +79,9 @@ class Bound:
             started += all(
                 self.pods[replica.name] == role.nodes
                 for role in self.plan.roles
-                for replica in role.replicas
-                if replica.group == gang.group
+                for lws in role.lws
+                for replica in lws.replicas
+                if lws.group == gang.group
                 and replica.index < minima.get(role.name, role.group_replicas)
             )
         return started

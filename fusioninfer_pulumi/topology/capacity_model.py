@@ -112,7 +112,10 @@ def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePo
         has_remainder = any(pool.accelerators % size for pool in pools for size in _sizes(demands))
         is_complete = all(running[role.name] == role.replicas for role in units)
         exact = is_complete or not has_remainder
-        exact = exact and _can_fit_together(units, running, nodes)
+        # The bounds must fit together in whatever order replicas are admitted. If pods differ in
+        # size, the admitted replicas may leave too little for those that wait, as without a gang.
+        fitting_form = form if has_unit_pods else GangForm.NONE
+        exact = exact and _is_outcome_certain(units, running, nodes, fitting_form)
     elif has_unit_pods and form is not GangForm.NONE:
         available = sum(count * free for count, free in nodes)
         running, exact = _fill_in_order(units, available), True
@@ -237,18 +240,6 @@ def _compute_upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, i
     return bounds
 
 
-def _can_fit_together(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> bool:
-    """Return whether all roles reach their bounds, in whatever order replicas are admitted.
-
-    They do if the bounds fit together: then no admitted replica keeps another role below its bound.
-    """
-    if any(size != 1 for role in roles for size in role.pod_sizes):
-        # As without a gang: the admitted replicas may leave too little for those that wait.
-        return _is_outcome_certain(roles, running, nodes, GangForm.NONE)
-    needed = sum(running[role.name] * len(role.pod_sizes) for role in roles)
-    return needed <= sum(count * free for count, free in nodes)
-
-
 def _is_outcome_certain(
     roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes, form: GangForm
 ) -> bool:
@@ -295,9 +286,6 @@ def compute_group_capacity(
     """
     if groups is None or form in (GangForm.REPLICA, GangForm.NONE):
         return capacity(_multiply(roles, groups or 1), form, pools)
-    if groups == 1:
-        one = capacity(roles, form, pools)
-        return replace(one, groups=0 if one.status == "Blocked" else 1)
     whole = capacity(_multiply(roles, groups), GangForm.ALL_PODS, pools)
     if whole.status == "Full" and whole.exact:
         return replace(whole, groups=groups)

@@ -30,8 +30,6 @@ class ReplicaPlan:
 
     index: int  #: ordinal of the replica in its role and serving group, from 0
     name: str  #: name of its LeaderWorkerSet; with layout PerRole, of its leader pod
-    task: str  #: `{role}-{index}`, its Volcano task with layout PerReplica
-    group: int | None = None  #: index of its serving group, None if the service has none
 
 
 class LwsPlan(NamedTuple):
@@ -107,16 +105,6 @@ class RolePlan:
         """Generated pod template of the workers, or of the only pod of a replica."""
         return (self.pods.worker or self.pods.leader).template
 
-    @cached_property
-    def leader_accelerators(self) -> int:
-        """Accelerators that the leader requests."""
-        return accelerators(self.leader_template)
-
-    @cached_property
-    def worker_accelerators(self) -> int:
-        """Accelerators that each worker requests."""
-        return accelerators(self.worker_template) if self.nodes > 1 else 0
-
     @property
     def total_pods(self) -> int:
         """Pods of all replicas."""
@@ -127,15 +115,16 @@ class RolePlan:
         """Accelerators of the pod that requests the most, `gpusPerPod` in plans."""
         return max(self.pod_accelerators)
 
-    @property
+    @cached_property
     def pod_accelerators(self) -> tuple[int, ...]:
         """Accelerators of each pod of a replica, the leader first."""
-        return (self.leader_accelerators, *(self.worker_accelerators,) * (self.nodes - 1))
+        worker = accelerators(self.worker_template)
+        return (accelerators(self.leader_template), *[worker] * (self.nodes - 1))
 
     @property
     def replica_accelerators(self) -> int:
         """Accelerators of one replica."""
-        return self.leader_accelerators + self.worker_accelerators * (self.nodes - 1)
+        return sum(self.pod_accelerators)
 
     @property
     def total_accelerators(self) -> int:
@@ -191,7 +180,7 @@ def plan_role(ctx: Context, pods: RolePods, rollout: RolloutArgs) -> RolePlan:
         args=ctx.role,
         pods=pods,
         lws=tuple(lws for group in groups for lws in _plan_lws(ctx, group)),
-        nodes=ctx.nodes,
+        nodes=ctx.role.nodes,
         launcher=ctx.launcher,
         service_rollout=rollout,
         is_autoscaled=ctx.role.autoscaling is not None,
@@ -201,17 +190,18 @@ def plan_role(ctx: Context, pods: RolePods, rollout: RolloutArgs) -> RolePlan:
 def _plan_lws(ctx: Context, group: int | None) -> tuple[LwsPlan, ...]:
     service, role = ctx.meta.service, ctx.role
     replicas = tuple(
-        ReplicaPlan(
-            index,
-            object_names.leader_worker_set(service, role.name, index, group),
-            object_names.task(role.name, index),
-            group,
-        )
+        ReplicaPlan(index, object_names.leader_worker_set(service, role.name, index, group))
         for index in range(role.replicas)
     )
     if ctx.shape.layout is Layout.PER_REPLICA or not replicas:
         return tuple(
-            LwsPlan(replica.name, replica.task, (replica,), ordinal=replica.index, group=group)
+            LwsPlan(
+                replica.name,
+                object_names.task(role.name, replica.index),
+                (replica,),
+                ordinal=replica.index,
+                group=group,
+            )
             for replica in replicas
         )
     name = object_names.role_lws(service, role.name, group)
