@@ -51,7 +51,6 @@ from fusioninfer_pulumi.rollout.state_machine import (
     ReportProgress,
     Snapshot,
     Stage,
-    TimerExpired,
     UpdateStarted,
     UpdateState,
     Warn,
@@ -185,7 +184,7 @@ class Update:
         if not self._registrations:
             assert pause is not None, "an update without timers and answers is over"
             await asyncio.sleep(pause)
-            return TimerExpired(time.monotonic())
+            return PulumiAnswered(time.monotonic(), {})
         first = asyncio.FIRST_COMPLETED
         await asyncio.wait(self._registrations.values(), timeout=pause, return_when=first)
         names = [name for name, task in self._registrations.items() if task.done()]

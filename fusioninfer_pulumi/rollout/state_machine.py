@@ -20,8 +20,6 @@ from fusioninfer_pulumi.rollout.update_order import LwsStep, choose_next_lws
 ROLLING_PAUSE_SECONDS, PAUSE_SECONDS = 0.25, 1.0
 #: Between these limits, the pause is `PAUSE_FRACTION` of the time since the last change.
 MAX_PAUSE_SECONDS, PAUSE_FRACTION = 5.0, 0.1
-#: A failure also reports LeaderWorkerSets whose deadline is at most this far away.
-MARGIN_SECONDS = 5.0
 #: After this many failed attempts at the first list, the cluster counts as unreadable.
 MAX_ATTEMPTS = 3
 #: A replica that has served counts as broken once it is unavailable for this time, or for half of
@@ -234,7 +232,7 @@ class UpdateStarted:
 
 @dataclass(frozen=True)
 class PulumiAnswered:
-    """Pulumi has created or updated these LeaderWorkerSets; none if the timer expired first."""
+    """Pulumi has created or updated these LeaderWorkerSets; none if the next list is due."""
 
     at: float
     versions: Mapping[str, Version]
@@ -254,17 +252,7 @@ class ListReturned:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class TimerExpired:
-    """The timer for `UpdateState.wake_at` expired while no registration was pending.
-
-    While a registration is pending, the observation is `PulumiAnswered` without versions.
-    """
-
-    at: float
-
-
-Observation: TypeAlias = UpdateStarted | PulumiAnswered | ListReturned | TimerExpired
+Observation: TypeAlias = UpdateStarted | PulumiAnswered | ListReturned
 
 
 @dataclass(frozen=True)
@@ -519,9 +507,9 @@ def _schedule_list(state: UpdateState, at: float) -> UpdateState:
 
 def _fail_overdue(state: UpdateState, at: float) -> tuple[Fail, ...]:
     awaited = [state.lws[name] for name in state.find_in_phases(Phase.CHANGING, Phase.STARTING)]
-    if not any(at > lws.deadline for lws in awaited):
+    overdue = [lws for lws in awaited if at > lws.deadline]
+    if not overdue:
         return ()
-    overdue = [lws for lws in awaited if at + MARGIN_SECONDS > lws.deadline]
     names = tuple(lws.step.name for lws in overdue)
     verb = "is" if len(names) == 1 else "are"
     return (Fail(f"{list_names(names)} {verb} not available {overdue[0].timeout_text}", names),)

@@ -29,7 +29,6 @@ from fusioninfer_pulumi.rollout.state_machine import (
     ReportProgress,
     Snapshot,
     Stage,
-    TimerExpired,
     UpdateStarted,
     UpdateState,
     Version,
@@ -316,14 +315,14 @@ class Run:
             {n: Snapshot(lws.version, lws.up, str(lws.spec)) for n, lws in world.live.items()},
         )
 
-    def timer(self, wake: float, *, wild: bool) -> TimerExpired:
+    def timer(self, wake: float, *, wild: bool) -> PulumiAnswered:
         world = self.world
         if wild and world.chance(0.3):
             world.now += max(0.0, wake - world.now) / 2
         else:
             # A machine may sleep meanwhile.
             world.now = max(wake, world.now) + (0.0 if wild else 300.0)
-        return TimerExpired(world.now)
+        return PulumiAnswered(world.now, {})
 
 
 def world_unit(lws_step: LwsStep) -> tuple[str, str] | None:
