@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
-from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, Pod, RolePods
+from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
 
 
 def get_role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
@@ -27,27 +27,16 @@ def get_role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
 
 
 def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set the scheduler, the priority, and the gang or the queue."""
-    annotations: dict[str, str] = {}
+    """Set the scheduler, the priority and, for Kubernetes' own gang scheduling, the gang."""
     fields: dict[str, Any] = {
         "schedulerName": ctx.shape.scheduler,
         "priorityClassName": ctx.shape.priority_class,
     }
     if ctx.shape.needs_gang and ctx.shape.backend is GangBackend.NATIVE:
         fields["schedulingGroup"] = build_scheduling_group(ctx.meta.service)
-    elif ctx.shape.needs_gang:
-        # Serving groups share this pod template and its revision. Each LeaderWorkerSet later names
-        # its group's PodGroup (`_customize_template`).
-        annotations[labels.GROUP_NAME] = object_names.pod_group(ctx.meta.service)
-    elif ctx.shape.queue and ctx.shape.scheduler:
-        # If there is no PodGroup, Volcano creates one per workload and reads its queue here.
-        annotations[labels.QUEUE_NAME] = ctx.shape.queue
     for pod in pods.all:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
-        user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
-        user_annotations = _get_annotations(pod)
-        added = {key: annotations[key] for key in annotations if key not in user_annotations}
-        pods = pods.put(_with_metadata(built, user_labels, {**user_annotations, **added}))
+        pods = pods.put(built)
     return pods, []
 
 
@@ -56,25 +45,32 @@ def build_scheduling_group(service: str, group: int | None = None) -> dict[str, 
     return {"podGroupName": object_names.pod_group(service, group)}
 
 
-def set_pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set the role's labels; drop the user's metadata except for labels and annotations."""
+def set_metadata(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Set the role's labels, and Volcano's annotations for the gang or the queue.
+
+    The user's metadata is dropped, except for labels and annotations.
+    """
+    annotations: dict[str, str] = {}
+    if ctx.shape.needs_gang and ctx.shape.backend is not GangBackend.NATIVE:
+        # Serving groups share this pod template and its revision. Each LeaderWorkerSet later names
+        # its group's PodGroup (`_customize_template`).
+        annotations[labels.GROUP_NAME] = object_names.pod_group(ctx.meta.service)
+    elif not ctx.shape.needs_gang and ctx.shape.queue and ctx.shape.scheduler:
+        # If there is no PodGroup, Volcano creates one per workload and reads its queue here.
+        annotations[labels.QUEUE_NAME] = ctx.shape.queue
     for pod in pods.all:
-        user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
+        user_metadata = pod.template.get("metadata") or {}
         pd_label = {}
-        if ctx.pairing is not None and pod.is_leader and ctx.role.component_type in PD_ROLES:
+        if ctx.pairing is not None and pod.is_leader:
             pd_label = {labels.LLM_D_ROLE: PD_ROLES[ctx.role.component_type]}
+        user_labels = user_metadata.get("labels") or {}
         pod_labels = {**pd_label, **user_labels, **get_role_labels(ctx.meta, ctx.role)}
-        pods = pods.put(_with_metadata(pod, pod_labels, _get_annotations(pod)))
+        metadata: dict[str, Any] = {"labels": pod_labels}
+        pod_annotations = {**annotations, **(user_metadata.get("annotations") or {})}
+        if pod_annotations:
+            metadata["annotations"] = pod_annotations
+        pods = pods.put(replace(pod, template={"metadata": metadata, "spec": pod.spec}))
     return pods, []
-
-
-def _get_annotations(pod: Pod) -> Mapping[str, str]:
-    return (pod.template.get("metadata") or {}).get("annotations") or {}
-
-
-def _with_metadata(pod: Pod, pod_labels: Mapping[str, str], annotations: Mapping[str, str]) -> Pod:
-    metadata = {"labels": pod_labels, **({"annotations": annotations} if annotations else {})}
-    return replace(pod, template={"metadata": metadata, "spec": pod.spec})
 
 
 def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
