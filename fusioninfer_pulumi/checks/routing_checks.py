@@ -151,7 +151,7 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
         yield warning(ROLE_WITHOUT_REQUESTS, field, message)
     if len({role.pods.ports for role in served}) > 1:
         ports = ", ".join(f"{role.name} {role.pods.ports_text}" for role in served)
-        has_one_port = all(role.pods.port_count == 1 for role in served)
+        has_one_port = all(role.pods.command.port_count == 1 for role in served)
         expected = "one port" if has_one_port else "the same ports"
         message = f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}"
         yield error(SERVING_PORTS_DIFFER, at, message)

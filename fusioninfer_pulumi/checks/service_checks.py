@@ -21,7 +21,7 @@ from fusioninfer_pulumi.kube import object_names, quantity
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
-from fusioninfer_pulumi.pods.model_files import DIGEST_LENGTH, plan_model_files
+from fusioninfer_pulumi.pods.model_files import DIGEST_LENGTH
 from fusioninfer_pulumi.presets.model_catalogue import (
     find_similar_model,
     get_weights_size,
@@ -43,8 +43,8 @@ TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
 
 def check_model_cache(built: BuiltService) -> Iterator[Finding]:
     """Check the access modes and the size of the claim that `model.cache.storage` creates."""
-    args, service, model = built.args, built.plan.service, built.args.model
-    if model is None or model.cache is None or plan_model_files(service, model) is None:
+    args, model = built.args, built.args.model
+    if model is None or model.cache is None:
         return
     roles, storage = list_serving_roles(args.roles), model.cache.storage
     if storage is None:
@@ -233,7 +233,7 @@ def _check_reachability(built: BuiltService) -> Iterator[Finding]:
         yield warning(PREFILL_DECODE_WITHOUT_ROUTER, ("roles",), message)
     entry_roles = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
     for role in entry_roles:
-        if role.pods.port_count == 1:
+        if role.pods.command.port_count == 1:
             continue
         is_explicit = role.args.parallelism is not None and role.args.parallelism.port_per_rank
         make_finding = error if is_explicit else warning

@@ -256,7 +256,7 @@ def build_await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, 
 def build_timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | None:
     """Return the provider's timeouts for an object; None for its defaults."""
     kind, delete = manifest["kind"], _compute_deletion_timeout(manifest)
-    if kind == "Job" and plan.model is not None and plan.model.warm_up:
+    if kind == "Job" and plan.model.warm_up:
         # The update always waits for the Job, because pods need the model.
         text = f"{plan.model.warm_up['activeDeadlineSeconds']}s"
         return pulumi.CustomTimeouts(create=text, update=text, delete=delete)

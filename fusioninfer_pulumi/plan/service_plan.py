@@ -77,9 +77,9 @@ class ServicePlan:
         wait: The user's `wait` settings.
         routing: How requests reach the pods. None without a router role: clients then use the
             Service.
+        model: Claim and warm-up Job of the model's cache.
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
-        model: Claim and warm-up Job of `model`, None if it is not set or its source is unknown.
         memory: Memory estimates by role name, for roles that the capacity package can estimate.
         provenance: Where the parts and values of the pods come from in the user's spec.
         engines: Engines of generated containers.
@@ -92,10 +92,10 @@ class ServicePlan:
     rollout: RolloutArgs
     wait: WaitArgs
     routing: Routing | None
+    model: ModelPlan
     provenance: Provenance
     findings: tuple[Finding, ...] = ()
     operations: OperationsPlan = field(default_factory=OperationsPlan)
-    model: ModelPlan | None = None
     memory: Mapping[str, RoleMemory] = field(default_factory=dict)
     engines: tuple[RoleEngine, ...] = ()
 

@@ -32,7 +32,7 @@ from fusioninfer_pulumi.pods.multi_node import (
 )
 from fusioninfer_pulumi.pods.pd_sidecar import add_sidecar
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, Pairing, Pass, Pod, RolePods
-from fusioninfer_pulumi.pods.pod_metadata import add_topology_spread, set_pod_labels, set_scheduling
+from fusioninfer_pulumi.pods.pod_metadata import add_topology_spread, set_metadata, set_scheduling
 from fusioninfer_pulumi.pods.probes_and_shutdown import add_graceful_shutdown, add_health_probes
 from fusioninfer_pulumi.schemas.kind_schema import POD_TEMPLATE
 from fusioninfer_pulumi.schemas.schema_check import normalize_part
@@ -59,7 +59,7 @@ PASSES: tuple[Pass, ...] = (
     add_graceful_shutdown,
     add_kthena_variables,
     set_scheduling,
-    set_pod_labels,
+    set_metadata,
     add_sidecar,  # after `add_kthena_variables`: the sidecar must not get them
     add_topology_spread,
 )
@@ -111,7 +111,6 @@ def build_contexts(
             position=position,
             role=role,
             expanded_pods=expanded_pods,
-            nodes=role.nodes,
             launcher=_choose_launcher(role, expanded_pods),
             model=args.model,
             files=files,
@@ -146,7 +145,6 @@ def read_expanded_pods(position: int, role: RoleArgs) -> RolePods:
         template=worker_template,
         name=str(find_serving_container(worker_template, role.container or name)["name"]),
         is_leader=False,
-        commands=leader.commands,
     )
     return RolePods(leader, worker)
 

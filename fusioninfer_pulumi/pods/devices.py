@@ -35,14 +35,6 @@ def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTe
     return ClaimTemplate(object_names.claim_template(service, role, claim.name, digest), spec)
 
 
-def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the device requests in a claim's spec, without malformed ones."""
-    devices = spec.get("devices")
-    requests = devices.get("requests") if isinstance(devices, Mapping) else None
-    entries = requests if isinstance(requests, list) else []
-    return [request for request in entries if isinstance(request, Mapping)]
-
-
 def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Add the role's resource claims to the serving containers."""
     claims = ctx.role.resource_claims or []

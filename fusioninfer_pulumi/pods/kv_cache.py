@@ -77,7 +77,9 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     if engine is None:
         return pods, [reject_unknown_engine(at, command)]
     is_decoder = ctx.role.component_type is ComponentType.DECODER
-    offload = engine.kv_cache.build_offloading(command, request, ctx.nodes, is_decoder=is_decoder)
+    offload = engine.kv_cache.build_offloading(
+        command, request, ctx.role.nodes, is_decoder=is_decoder
+    )
     findings = [finding.under(*at) for finding in offload.findings]
     for pod in pods.all:
         for index, folder in enumerate(request.folders):
@@ -170,7 +172,7 @@ def add_kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
     role, command = ctx.role, pods.command
     fields = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
     if ctx.pairing is None and all(field is None for field in fields):
-        return (pods, []) if ctx.nodes > 1 else _edit_commands(pods, [], [])
+        return (pods, []) if ctx.role.nodes > 1 else _edit_commands(pods, [], [])
     transfer, findings = _plan_transfer(pods.leader, ctx, command)
     decoder_pairing = ctx.pairing if role.component_type is ComponentType.DECODER else None
     if decoder_pairing is not None:

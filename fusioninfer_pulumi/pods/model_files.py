@@ -16,6 +16,7 @@ from fusioninfer_pulumi.api.model import (
     ModelArgs,
     ModelSource,
     S3Args,
+    SecretKeyArgs,
     StorageArgs,
     hub_name,
     parse_model_uri,
@@ -52,11 +53,10 @@ HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"
 _VOLUME, _CACHE_VOLUME, _ADAPTER_VOLUME = "model", "model-cache", "model-adapters"
 
 
-def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
-    """Plan where the model and its adapters are stored; None for an unknown source."""
+def plan_model_files(service: str, model: ModelArgs) -> ModelFiles:
+    """Plan where the model and its adapters are stored."""
     source = parse_model_uri(model.uri)
-    if source is None:
-        return None
+    assert source is not None, "the model validates the URI"
     files = ModelFiles(model=model.mount_path)
     has_warm_up = model.cache is not None and model.cache.warm_up
     if model.cache is not None:
@@ -82,14 +82,11 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
             files.model += f"/{model.path}"
     _add_adapters(files, model, engine_fetches=engine_fetches)
     if engine_fetches and model.token_secret is not None:
-        files.env.append(build_token_variable(model))
+        files.env.append(_build_token_variable(model.token_secret))
     return files
 
 
-def build_token_variable(model: ModelArgs) -> Manifest:
-    """Return the variable with the Hugging Face token; `token_secret` must be set."""
-    secret = model.token_secret
-    assert secret is not None, "callers check that it is set"
+def _build_token_variable(secret: SecretKeyArgs) -> Manifest:
     reference = {"name": secret.name, "key": secret.key}
     return {"name": HF_TOKEN_ENV, "valueFrom": {"secretKeyRef": reference}}
 
@@ -110,8 +107,7 @@ def _add_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool) 
     paths: dict[ModelSource, str] = {}
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
         source = parse_model_uri(adapter.uri)
-        if source is None:
-            continue
+        assert source is not None, "the model validates the URI"
         if engine_fetches and source.scheme == "hf" and source.revision is None:
             # Engines download only the default revision of an adapter.
             paths[source] = source.target
@@ -222,7 +218,7 @@ def build_fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest
     """Return the user's variables, and KServe's variables for sources with `schemes` (`s3`)."""
     env = [dict(variable) for variable in model.fetcher.env]
     if model.token_secret is not None and "hf" in schemes:
-        env.append(build_token_variable(model))
+        env.append(_build_token_variable(model.token_secret))
     s3 = model.s3 if "s3" in schemes else S3Args()
     if s3.secret_name is not None:
         for variable, key in (
@@ -365,35 +361,28 @@ done"""
 
 
 class ModelPlan(NamedTuple):
-    """Name and storage of the generated claim, spec of the warm-up Job; each None without it."""
+    """Name of the cache's claim, its storage if it is generated, and spec of the warm-up Job."""
 
-    claim: str | None = None
+    claim: Any = None
     storage: StorageArgs | None = None
     warm_up: Manifest | None = None
 
 
-def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
-    """Plan the claim and the Job of a model; None without a model, or for an unknown source."""
+def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan:
+    """Plan the claim and the Job of a model."""
     model = args.model
-    files = plan_model_files(service, model) if model is not None else None
-    if model is None or files is None:
-        return None
-    cache = model.cache
-    if cache is None:
+    cache = model.cache if model is not None else None
+    if model is None or cache is None:
         return ModelPlan()
     claim = get_cache_claim_name(service, cache)
-    warm_up = _build_job_spec(args, model, claim, files) if cache.warm_up else None
-    if cache.storage is None:
-        return ModelPlan(warm_up=warm_up)
-    return ModelPlan(claim=claim, storage=cache.storage, warm_up=warm_up)
+    warm_up = _build_job_spec(service, args, model, cache) if cache.warm_up else None
+    return ModelPlan(claim, cache.storage, warm_up)
 
 
-def build_model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest]:
+def build_model_cache(meta: ServiceMeta, model: ModelPlan) -> Iterator[Manifest]:
     """Build the claim and the Job, if they are planned."""
-    if model is None:
-        return
     service_label = {labels.SERVICE: meta.service}
-    if model.claim is not None and model.storage is not None:
+    if model.storage is not None:
         spec: Manifest = {
             "accessModes": [mode.value for mode in model.storage.access_modes],
             "resources": {"requests": {"storage": model.storage.size}},
@@ -410,10 +399,8 @@ def build_model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Ma
 
 
 def _build_job_spec(
-    args: InferenceServiceArgs, model: ModelArgs, claim: Any, files: ModelFiles
+    service: str, args: InferenceServiceArgs, model: ModelArgs, cache: CacheArgs
 ) -> Manifest:
-    cache = model.cache
-    assert cache is not None, "callers check that it is set"
     script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
     script = script.replace("{fetch}", shlex.join(model.fetcher.command))
     job = cache.job
@@ -421,16 +408,17 @@ def _build_job_spec(
         model,
         "fetch",
         ["/bin/sh", "-c", script, "sh"],
-        files.warm_up_downloads,
+        plan_model_files(service, model).warm_up_downloads,
         [{"name": _CACHE_VOLUME, "mountPath": cache.mount_path}],
     )
+    claim = {"claimName": get_cache_claim_name(service, cache)}
     pod: Manifest = {
         "restartPolicy": "Never",  # keeps the logs of failed attempts
         "automountServiceAccountToken": False,
         # Lets the fetch container's user write to the volume.
         "securityContext": {"fsGroup": FETCHER_USER, "fsGroupChangePolicy": "OnRootMismatch"},
         "containers": [container],
-        "volumes": [{"name": _CACHE_VOLUME, "persistentVolumeClaim": {"claimName": claim}}],
+        "volumes": [{"name": _CACHE_VOLUME, "persistentVolumeClaim": claim}],
     }
     optional = {
         "nodeSelector": job.node_selector,

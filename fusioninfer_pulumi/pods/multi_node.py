@@ -41,7 +41,7 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
     # Launcher ray also affects the arguments of single pods, for which `ctx.launcher` is None.
     user_launcher = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
     launcher = user_launcher or ctx.launcher
-    sizes = _complete_sizes(args, ctx.nodes, launcher)
+    sizes = _complete_sizes(args, ctx.role.nodes, launcher)
     for pod in pods.all:
         if pod.is_leader or launcher is not Launcher.RAY:
             changed, problems = _add_sizes(pod, pods.leader, sizes, launcher)
@@ -90,7 +90,7 @@ def _add_sizes(
 
 def split_worker_template(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Set the workers' template: the user's or a copy of the leader's; none on a single node."""
-    if ctx.nodes == 1:
+    if ctx.role.nodes == 1:
         return replace(pods, worker=None), []
     return replace(pods, worker=pods.worker or replace(pods.leader, is_leader=False)), []
 
@@ -121,7 +121,9 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     # A worker that exits before the Ray head is up would restart its replica forever.
     waits = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
-        edited = launchers.build_command(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
+        edited = launchers.build_command(
+            leader.command, ctx.launcher, ctx.role.nodes, is_leader=True
+        )
         pods = pods.put(leader.with_command(edited))
         # Only a command that was set before the passes is an error, because passes add arguments to
         # workers, too.
@@ -134,7 +136,7 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
             )
             return pods, [error(WORKER_COMMAND_LOST, worker.command_path, message)]
         edited = launchers.build_command(
-            worker.command, ctx.launcher, ctx.nodes, is_leader=False, waits=waits
+            worker.command, ctx.launcher, ctx.role.nodes, is_leader=False, waits=waits
         )
         return pods.put(worker.with_command(edited)), []
     except EditError as problem:
@@ -150,10 +152,9 @@ def declare_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
     existing = pods.leader.container.get("ports") or ()
     declared, ports = {port.get("containerPort") for port in existing}, list(existing)
     if ctx.launcher is Launcher.RAY and RAY_PORT not in declared:
-        is_name_taken = any(port.get("name") == "ray-head" for port in existing)
-        ports.append({**({} if is_name_taken else {"name": "ray-head"}), "containerPort": RAY_PORT})
+        ports.append({"name": "ray-head", "containerPort": RAY_PORT})
     if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
-        rank_ports = range(pods.engine_port, pods.engine_port + pods.port_count)
+        rank_ports = range(pods.engine_port, pods.engine_port + pods.command.port_count)
         ports += [{"containerPort": port} for port in rank_ports if port not in declared]
     return pods.put(pods.leader.with_fields(ports=ports)) if ports else pods, []
 

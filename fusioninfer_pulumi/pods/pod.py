@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.model import ModelArgs
@@ -29,26 +30,6 @@ Template = Mapping[str, Any]
 
 #: Values of the label by which endpoint pickers distinguish prefill from decode pods.
 PD_ROLES = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
-
-#: Fields of a container that `read_command` uses.
-_COMMAND_FIELDS = ("command", "args", "image", "name", "env")
-
-
-class CommandCache:
-    """A cache of the parsed command lines of a role's containers."""
-
-    def __init__(self) -> None:
-        self._parsed: list[tuple[tuple[Any, ...], EngineCommand]] = []
-
-    def parse(self, container: Mapping[str, Any]) -> EngineCommand:
-        """Return the parsed command line of a container."""
-        fields = tuple(container.get(key) for key in _COMMAND_FIELDS)
-        for parsed_fields, command in self._parsed:
-            if parsed_fields == fields:
-                return command
-        command = read_command(container)
-        self._parsed.append((fields, command))
-        return command
 
 
 class Pairing(NamedTuple):
@@ -152,7 +133,6 @@ class Pod:
             too.
         origins: The user's field of each generated item of a list, by the item's location in the
             template.
-        commands: Parsed command lines of the role's pods.
     """
 
     path: Location
@@ -161,7 +141,6 @@ class Pod:
     name: str
     is_leader: bool
     origins: Mapping[Location, Location] = field(default_factory=dict)
-    commands: CommandCache = field(default_factory=CommandCache, repr=False, compare=False)
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -192,15 +171,15 @@ class Pod:
         has_only_command = container.get("command") and not container.get("args")
         return (*self.container_path, "command" if has_only_command else "args")
 
-    @property
+    @cached_property
     def command(self) -> EngineCommand:
         """The generated command line."""
-        return self.commands.parse(self.container)
+        return read_command(self.container)
 
-    @property
+    @cached_property
     def expanded_command(self) -> EngineCommand:
         """The command line of the expanded template."""
-        return self.commands.parse(self.expanded_container)
+        return read_command(self.expanded_container)
 
     @property
     def has_command(self) -> bool:
@@ -336,14 +315,9 @@ class RolePods:
         return self.kv.engine_port if self.kv is not None else self.port
 
     @property
-    def port_count(self) -> int:
-        """Number of ports that the engine serves on."""
-        return self.command.port_count
-
-    @property
     def ports(self) -> tuple[int, ...]:
         """The ports that the pods serve on; several if every rank has its own."""
-        return tuple(range(self.port, self.port + self.port_count))
+        return tuple(range(self.port, self.port + self.command.port_count))
 
     @property
     def ports_text(self) -> str:
@@ -373,7 +347,6 @@ class Context(NamedTuple):
         position: Index of the role in the service's `roles`.
         role: The role after presets, with the model's size in its `startup`.
         expanded_pods: The role's pods before the first pass.
-        nodes: Pods in one replica.
         launcher: Launcher of multi-node replicas, None for single pods.
         pairing: Settings that prefill and decode pods share, None for other services and roles.
         shape: Layout, gang and scheduler of the service.
@@ -383,7 +356,6 @@ class Context(NamedTuple):
     position: int
     role: RoleArgs
     expanded_pods: RolePods
-    nodes: int
     launcher: Launcher | None
     model: ModelArgs | None
     files: ModelFiles | None

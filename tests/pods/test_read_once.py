@@ -1,4 +1,4 @@
-"""Command lines and the picker's intent are read once for each plan."""
+"""Command lines and the picker's intent are read once for all replicas."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return arguments
 
 
-def test_command_line_of_a_role_is_read_once(read: list[Any]) -> None:
-    plan_of(service(role(replicas=3, template=template(SIZED))))
-    assert read == [SIZED["args"]]
-
-
-def test_multi_node_templates_are_read_once(read: list[Any]) -> None:
-    plan_of(service(role(multinode=nodes(2), template=template(SIZED))))
-    assert read.count(SIZED["args"]) == 1
+@pytest.mark.parametrize("more", [{}, {"multinode": nodes(2)}])
+def test_more_replicas_read_no_command_line_again(read: list[Any], more: Any) -> None:
+    plan_of(service(role(template=template(SIZED), **more)))
+    count = len(read)
+    plan_of(service(role(replicas=3, template=template(SIZED), **more)))
+    assert len(read) == 2 * count
 
 
 def test_pickers_intent_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

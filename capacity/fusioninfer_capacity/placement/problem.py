@@ -17,7 +17,6 @@ from fusioninfer_pulumi.plugins.capacity import (
     RoleArgs,
     RolePlan,
     ServicePlan,
-    claim_requests,
     claim_template,
     get_gang_minima,
     get_required_replicas,
@@ -173,6 +172,14 @@ def build_request(
     return ServiceRequest(plan, tuple(roles), colocate, reasons, assignments, too_many)
 
 
+def _list_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the device requests in a claim's spec, without malformed ones."""
+    devices = spec.get("devices")
+    requests = devices.get("requests") if isinstance(devices, Mapping) else None
+    entries = requests if isinstance(requests, list) else []
+    return [request for request in entries if isinstance(request, Mapping)]
+
+
 def count_claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> ClaimedDevices:
     """Count the devices of known DeviceClasses that each pod of a role claims."""
     devices, classes, uncounted, has_selectors = 0, set(), [], False
@@ -181,7 +188,7 @@ def count_claimed_devices(service: str, role: RolePlan, known: Collection[str]) 
         if not claim.needs_template:
             uncounted.append(f"{claim.name}: its devices are defined by an object in the cluster")
             continue
-        for request in claim_requests(claim_template(service, role.name, claim).spec):
+        for request in _list_requests(claim_template(service, role.name, claim).spec):
             exactly = request.get("exactly")
             if not isinstance(exactly, Mapping):
                 uncounted.append(f"{claim.name}: has alternatives")

@@ -43,7 +43,7 @@ def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     # accelerator runs one rank. Device claims request none; Neuron devices run several ranks.
     if per_pod and has_one_rank_per_accelerator(pods.leader.template):
         field = at if ctx.role.parallelism is None else ctx.at("parallelism")
-        for finding in check_accelerators(command, per_pod, ctx.nodes):
+        for finding in check_accelerators(command, per_pod, ctx.role.nodes):
             yield finding.at(*field)
     if ctx.launcher is not None and engine is not None:
         for finding in engine.multi_node.check_launcher(command, ctx.launcher):
@@ -57,7 +57,7 @@ def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about a startup policy that deadlocks with the launcher."""
     has_probe = bool({"readinessProbe", "startupProbe"} & pods.leader.container.keys())
     waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
-    if waits_for_leader and has_probe and ctx.nodes > 1 and ctx.launcher in EDITING_LAUNCHERS:
+    if waits_for_leader and has_probe and ctx.role.nodes > 1 and ctx.launcher in EDITING_LAUNCHERS:
         message = (
             f"LeaderReady deadlocks with launcher {ctx.launcher.value}: the leader is not ready "
             "before its workers have joined, but the workers are created after it is ready; use "

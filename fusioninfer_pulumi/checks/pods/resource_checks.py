@@ -155,7 +155,7 @@ def _count_communicating_ranks(pods: RolePods, ctx: Context) -> int:
     if sizes is None:
         return 1
     ranks = sizes.tensor * sizes.pipeline * sizes.context
-    return min(ranks, sizes.count_accelerators(ctx.nodes) // ctx.nodes)
+    return min(ranks, sizes.count_accelerators(ctx.role.nodes) // ctx.role.nodes)
 
 
 def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
