@@ -1,4 +1,4 @@
-"""Output of the command line: YAML, JSON and counts."""
+"""Output of the command line: YAML and JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
-
-
-def format_count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 object`, `2 objects`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def print_json(value: Any) -> None:
