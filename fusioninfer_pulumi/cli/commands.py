@@ -62,10 +62,10 @@ def plan(options: argparse.Namespace) -> int:
         updates = _simulate_updates(options, sources)
         if updates is None:
             return 2
-    documents = [(source, document) for source in sources for document in source.planned_documents]
+    documents = [document for source in sources for document in source.planned_documents]
     prints_infos = options.verbose or options.output != "text"
     views = []
-    for number, (source, document) in enumerate(documents):
+    for number, document in enumerate(documents):
         assert document.plan is not None, "`planned_documents` contains only documents with a plan"
         findings = tuple(
             finding
@@ -81,7 +81,7 @@ def plan(options: argparse.Namespace) -> int:
             PlanView(
                 service_plan,
                 capacity,
-                list_service_objects(source, document),
+                list_service_objects(document),
                 update=None if updates is None else updates[number],
                 placed=None if placement is None else placement.to_json(number),
                 placed_tables=() if placement is None else tuple(placement.tables(number)),

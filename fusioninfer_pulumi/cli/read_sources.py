@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from fusioninfer_pulumi.checks.cross_service_checks import check_targets
 from fusioninfer_pulumi.checks.stages import add_collision_findings, plan_service
 from fusioninfer_pulumi.cli.program.project_files import PROJECT_FILES
-from fusioninfer_pulumi.cli.program.recording import remove_marks
 from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
@@ -27,7 +26,6 @@ from fusioninfer_pulumi.findings import (
     parse_ignored_rules,
     warning,
 )
-from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_loaded_kind
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
@@ -122,10 +120,8 @@ class Source:
     def render(self) -> list[dict[str, Any]]:
         """Return all objects in apply order, except those of documents with errors."""
         if self.objects is None:
-            from fusioninfer_pulumi.plan.service_objects import render
-
-            plans = [document.plan for document in self.documents if not document.has_errors]
-            self.objects = [item for plan in plans if plan is not None for item in render(plan)]
+            documents = self.documents
+            self.objects = [item for entry in documents for item in list_service_objects(entry)]
         return self.objects
 
 
@@ -138,21 +134,13 @@ def _apply_ignored(document: LoadedDocument, rules: frozenset[str]) -> LoadedDoc
     return document.filter_findings(lambda finding: bool(drop_ignored([finding], rules)))
 
 
-def list_service_objects(source: Source, document: LoadedDocument) -> list[dict[str, Any]]:
-    """Return the objects of one service; for a program only registered objects, secrets masked."""
+def list_service_objects(document: LoadedDocument) -> list[dict[str, Any]]:
+    """Return the objects of one service, empty if it has errors."""
     from fusioninfer_pulumi.plan.service_objects import render
 
-    assert document.plan is not None, "the caller has checked it"
-    rendered = [] if document.has_errors else list(render(document.plan))
-    if source.objects is None:
-        return rendered
-    identities = [_identify(item) for item in rendered]
-    return [remove_marks(item) for item in source.objects if _identify(item) in identities]
-
-
-def _identify(item: Mapping[str, Any]) -> tuple[Any, ...]:
-    names = (item["metadata"].get(key) for key in ("namespace", "name"))
-    return item["kind"], *(UNKNOWN if is_output(name) else name for name in names)
+    if document.plan is None or document.has_errors:
+        return []
+    return list(render(document.plan))
 
 
 @dataclass
