@@ -297,8 +297,6 @@ class KvCache:
         pair_setting_flags: Settings that prefill and decode should share, such as the type of the
             weights (`dtype`) and of the KV cache (`cache dtype`), with the spellings of the flags.
         handshake_source: Source of the facts about the handshake of prefill and decode.
-        recompute_setting: Setting that makes a decode engine compute a prompt whose KV cache it
-            cannot load; empty if the engine has none.
     """
 
     block_size_flag: str
@@ -308,7 +306,6 @@ class KvCache:
     event_settings: Mapping[str, Any]
     pair_setting_flags: Mapping[str, tuple[str, ...]]
     handshake_source: str
-    recompute_setting: str = ""
 
     def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
         """Return the configured connector, None if there is none, or the error in its flag.
@@ -357,21 +354,22 @@ class KvCache:
         """Return why the connector cannot combine the two tensor parallel sizes, None if it can."""
         return None
 
-    def predict_load_failure(self, command: EngineCommand) -> PairState:
-        """Return what a decode engine does if it cannot load the KV cache of a request."""
-        return PairState.UNKNOWN
+    def predict_failure(
+        self, prefill: EngineCommand, decode: EngineCommand, *, differs: bool
+    ) -> tuple[PairState, str]:
+        """Return what happens to requests whose KV cache decode cannot load, and what clients see.
 
-    def can_survive_failed_handshake(self, command: EngineCommand) -> bool:
-        """Return whether a decode engine keeps running after a failed handshake."""
-        return True
+        `differs` is whether the settings of the two are known to differ. The text is empty if the
+        outcome is unknown.
+        """
+        return PairState.UNKNOWN, ""
 
-    def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        """Return whether decode waits forever for an answer that prefill does not send."""
-        return False
+    def find_recompute_setting(self, decode: EngineCommand) -> str:
+        """Return the missing setting that lets decode compute prompts whose KV cache does not load.
 
-    def can_end_listener(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        """Return whether decode's handshake stops prefill's listener until prefill restarts."""
-        return False
+        Empty if it is set, or if no setting helps.
+        """
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -412,7 +410,7 @@ class Engine:
     name: str  #: its name, as in its program and its images
     title: str  #: its name as its project spells it
     image_serves: bool  #: whether the entrypoint of its images starts the engine
-    has_diffusion_server: bool = False  #: whether `NAME serve` also starts a server for diffusion
+    server_flag: str | None = None  #: flag of `NAME serve` that chooses a server for diffusion
     model_flags: tuple[str, ...]  #: spellings of the flag for the path or name of the model
     lora_flags: Mapping[str, str]  #: flags for LoRA adapters (`modules`) and their limits
     length_flag: str  #: flag for the tokens of the longest sequence
@@ -423,9 +421,9 @@ class Engine:
     http: HttpServer
     telemetry: Telemetry
 
-    def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
+    def preprocess_words(self, words: Sequence[Word]) -> list[Word]:
         """Preprocess a command line's words as the engine does before it runs argparse."""
-        raise NotImplementedError
+        return list(words)
 
 
 @dataclass(frozen=True)

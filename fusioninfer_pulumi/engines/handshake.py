@@ -119,17 +119,6 @@ class PairCompatibility(NamedTuple):
     source: str = ""  #: source of these facts; empty if the outcome is unknown
 
 
-# Effects for clients.
-_EFFECTS = {
-    PairState.DEGRADED: "decode computes these prompts itself",
-    PairState.BROKEN: "these requests fail with HTTP 500",
-}
-_EXITS = "the decode engine exits, and all requests on it fail"
-_HANGS = "these requests get no answer, and decode may exit when their clients disconnect"
-#: Added to one of the other effects.
-_LISTENER_ENDS = "; the prefill engine then answers no decode engine until it restarts"
-
-
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
     """Compare the settings of a prefill and a decode pod, and return what happens to requests.
 
@@ -150,7 +139,7 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
         return PairCompatibility(PairState.UNKNOWN)
     if first.transfer_connectors != second.transfer_connectors:
         return PairCompatibility(PairState.UNKNOWN, (f"connector {first.name} -> {second.name}",))
-    cache, source = engine.kv_cache, engine.kv_cache.handshake_source
+    cache = engine.kv_cache
     differences, is_certain = [], True
     for key in sorted(cache.list_pair_settings(prefill, decode)):
         prefill_value = read_pair_setting(prefill, key)
@@ -165,16 +154,8 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     prefill_release = read_pair_setting(prefill, "release")
     is_same_release = prefill_release == read_pair_setting(decode, "release")
     if not differences and is_same_release and prefill_release is not None:
-        return PairCompatibility(PairState.COMPATIBLE, source=source)
-    suffix = _LISTENER_ENDS if cache.can_end_listener(prefill, decode) else ""
-    if cache.can_decode_hang(prefill, decode):
-        return PairCompatibility(PairState.BROKEN, tuple(differences), _HANGS + suffix, source)
-    if not differences or not is_certain:
-        return PairCompatibility(PairState.UNKNOWN, tuple(differences))
-    state = cache.predict_load_failure(decode)
-    if state not in _EFFECTS:
-        return PairCompatibility(state, tuple(differences))
-    # A decode engine that recomputes prompts survives failed handshakes, so its state is BROKEN if
-    # it exits.
-    effect = _EFFECTS[state] if cache.can_survive_failed_handshake(decode) else _EXITS
-    return PairCompatibility(state, tuple(differences), effect + suffix, source)
+        return PairCompatibility(PairState.COMPATIBLE, source=cache.handshake_source)
+    differs = bool(differences) and is_certain
+    state, client_effect = cache.predict_failure(prefill, decode, differs=differs)
+    source = cache.handshake_source if client_effect else ""
+    return PairCompatibility(state, tuple(differences), client_effect, source)

@@ -85,6 +85,7 @@ _PIPELINE_RANKS: Version = (0, 26, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
 _FAILS_BY_DEFAULT: Version = (0, 17, 0)
 _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
+_HANGS = "these requests get no answer, and decode may exit when their clients disconnect"
 
 #: Address and port of NIXL's handshake (`vllm/envs.py`). Other pods must reach the address, whose
 #: default is localhost. Each rank adds its number to the port.
@@ -117,7 +118,6 @@ class VllmKvCache(KvCache):
         "vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; "
         "measured with 0.12.0, 0.17.0, 0.28.0, 0.31.0 and 0.32.0"
     )
-    recompute_setting = f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
     def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
         settings = read_transfer_config(command)
@@ -132,15 +132,11 @@ class VllmKvCache(KvCache):
         return _build_connector(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        settings = read_transfer_config(command)
-        if not isinstance(settings, dict):
+        connector = self.read_connector(command)
+        if not isinstance(connector, KvConnector) or _REMOVED_CONNECTOR not in connector.names:
             return []
-        for connector in _iterate_connectors(settings):
-            is_custom = bool(connector.get("kv_connector_module_path"))
-            if connector.get("kv_connector") == _REMOVED_CONNECTOR and not is_custom:
-                message = f"vLLM no longer has {_REMOVED_CONNECTOR} and exits; use {NIXL}"
-                return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)]
-        return []
+        message = f"vLLM no longer has {_REMOVED_CONNECTOR} and exits; use {NIXL}"
+        return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)]
 
     def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         prefill_config, decode_config = read_transfer_config(prefill), read_transfer_config(decode)
@@ -176,29 +172,28 @@ class VllmKvCache(KvCache):
         large, small = max(first.tensor, second.tensor), min(first.tensor, second.tensor)
         return f"{large} is not a multiple of {small}" if large % small else None
 
-    def predict_load_failure(self, command: EngineCommand) -> PairState:
-        version = _read_version(command)
-        if version is None or version < _REPORTS_FAILURES:
-            return PairState.UNKNOWN
-        settings = read_transfer_config(command)
-        policy = settings.get(_LOAD_FAILURE_POLICY) if isinstance(settings, dict) else None
-        recomputes = policy == _RECOMPUTE and self.can_survive_failed_handshake(command)
-        return PairState.DEGRADED if recomputes else PairState.BROKEN
+    def predict_failure(
+        self, prefill: EngineCommand, decode: EngineCommand, *, differs: bool
+    ) -> tuple[PairState, str]:
+        suffix, version = "", _read_version(decode)
+        new_decode_adds_rank = self._spans_change(_PIPELINE_RANKS, old=prefill, new=decode)
+        if new_decode_adds_rank or self._spans_change(_PIPELINE_RANKS, old=decode, new=prefill):
+            suffix = "; the prefill engine then answers no decode engine until it restarts"
+        if new_decode_adds_rank or self._spans_change(_REQUEST_IDS, old=prefill, new=decode):
+            return PairState.BROKEN, _HANGS + suffix
+        if not differs or version is None or version < _REPORTS_FAILURES:
+            return PairState.UNKNOWN, ""
+        if version < _SURVIVES_FAILURES:
+            return PairState.BROKEN, f"the decode engine exits, and all requests on it fail{suffix}"
+        if _recomputes(decode):
+            return PairState.DEGRADED, f"decode computes these prompts itself{suffix}"
+        return PairState.BROKEN, f"these requests fail with HTTP 500{suffix}"
 
-    def can_survive_failed_handshake(self, command: EngineCommand) -> bool:
-        version = _read_version(command)
-        return version is not None and version >= _SURVIVES_FAILURES
-
-    def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        return any(
-            self._spans_change(change, old=prefill, new=decode)
-            for change in (_REQUEST_IDS, _PIPELINE_RANKS)
-        )
-
-    def can_end_listener(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        return self._spans_change(_PIPELINE_RANKS, old=prefill, new=decode) or self._spans_change(
-            _PIPELINE_RANKS, old=decode, new=prefill
-        )
+    def find_recompute_setting(self, decode: EngineCommand) -> str:
+        version = _read_version(decode)
+        if version is None or version < _SURVIVES_FAILURES or _recomputes(decode):
+            return ""
+        return f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
     def _spans_change(self, change: Version, *, old: EngineCommand, new: EngineCommand) -> bool:
         """Return whether only `new` has a change of the handshake, and releases must match."""
@@ -269,6 +264,12 @@ def read_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
 
 def _has_nixl(config: dict[str, Any] | str | None) -> bool:
     return isinstance(config, dict) and NIXL in _read_connector_names(config)
+
+
+def _recomputes(command: EngineCommand) -> bool:
+    """Return whether a decode engine should compute prompts whose KV cache it cannot load."""
+    settings = read_transfer_config(command)
+    return isinstance(settings, dict) and settings.get(_LOAD_FAILURE_POLICY) == _RECOMPUTE
 
 
 def _accepts_other_hashes(config: dict[str, Any] | str | None) -> bool:
@@ -370,7 +371,5 @@ def _check_offload(command: EngineCommand, request: OffloadRequest) -> Iterator[
         message = f"needs vLLM {format_version(needed)} or later; the image's release is unknown"
         yield info(RELEASE_WITHOUT_FEATURE, field, message)
     elif version < needed:
-        if version < CPU_OFFLOADING:
-            field = ()  # the release cannot offload at all
         message = f"needs vLLM {format_version(needed)} or later, got {format_version(version)}"
         yield error(RELEASE_WITHOUT_FEATURE, field, message)

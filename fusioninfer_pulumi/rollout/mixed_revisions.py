@@ -213,7 +213,8 @@ def _find_prefill_decode_pairs(update: UpdateComparison) -> Iterator[MixedPair]:
             compatibility = compare_pair(prefill.command, decode.command)
             if compatibility.state is PairState.COMPATIBLE:
                 continue
-            setting = _find_recompute_setting(decode.command)
+            engine = decode.command.engine
+            setting = engine.kv_cache.find_recompute_setting(decode.command) if engine else ""
             remedy = f"before this update, add {setting}" if setting else ""
             names = ", ".join(compatibility.differences)
             differences = f" ({names})" if names else ""
@@ -246,16 +247,6 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
                 "rollout.maxUnavailable: 0 avoids almost all of it",
                 "measured with vLLM 0.31.0 and 0.32.0, docs/failures.md",
             )
-
-
-def _find_recompute_setting(decode: EngineCommand) -> str:
-    """Return the setting that keeps a decode engine's requests from failing, or empty."""
-    if decode.engine is None:
-        return ""
-    cache = decode.engine.kv_cache
-    fails = cache.predict_load_failure(decode) is PairState.BROKEN
-    is_avoidable = fails and cache.can_survive_failed_handshake(decode)
-    return cache.recompute_setting if is_avoidable else ""
 
 
 def _find_advice(

@@ -60,11 +60,6 @@ def test_transfer_config_in_keys_is_not_read() -> None:
 
 
 PYNCCL = '{"kv_connector":"PyNcclConnector","kv_role":"kv_producer"}'
-OWN_CONNECTOR = (
-    '{"kv_connector":"PyNcclConnector","kv_role":"kv_both","kv_connector_module_path":"mine"}'
-)
-
-
 INNER = (
     '{"kv_connector":"MultiConnector","kv_role":"kv_both",'
     f'"kv_connector_extra_config":{{"connectors":[{PYNCCL}]}}}}'
@@ -85,7 +80,6 @@ def test_removed_connector_is_a_warning(command: EngineCommand) -> None:
     "command",
     [
         vllm([FLAG, '{"kv_connector":"MyConnector","kv_role":"kv_both"}']),
-        vllm([FLAG, OWN_CONNECTOR]),
         vllm([FLAG, "PyNcclConnector"]),
         vllm(),
         sglang(FLAG),
