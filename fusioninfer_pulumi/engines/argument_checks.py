@@ -194,15 +194,17 @@ def check_arguments(
         return  # reported as unsupported
     release = find_known_release(command)
     is_serve = command.program[-1:] == ("serve",)
-    has_other_arguments = is_serve and engine.has_diffusion_server
-    make_finding = warning if release is None or has_other_arguments else error
-    words = engine.preprocess_words(command, read_argument_words(command, variables))
+    may_be_other_server = is_serve and engine.server_flag is not None
+    make_finding = warning if release is None or may_be_other_server else error
+    words = engine.preprocess_words(read_argument_words(command, variables))
     head, arguments = parse_arguments(
         words, table.definitions(release), checks_values=release is not None
     )
     for argument in arguments:
         name, place, definition = argument.name, argument.word.place, argument.definition
         if _has_unknown_part(name) or (definition is not None and definition.name == ignored):
+            continue
+        if is_serve and name == engine.server_flag:
             continue
         if definition is None and release is not None:
             rule, message = _explain_unknown(engine, name, release)
@@ -252,10 +254,8 @@ def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str
 
 def find_successor(engine: Engine, name: str) -> str | None:
     """Return the successor of a removed argument, None if the engine's help did not name one."""
-    definitions = load_argument_table(engine.name).list_definitions(name)
-    if not definitions:
-        return None
-    return definitions[-1].deprecated or None  # empty for an unknown successor
+    last_definition = load_argument_table(engine.name).list_definitions(name)[-1]
+    return last_definition.deprecated or None  # empty for an unknown successor
 
 
 class RemovedArgument(NamedTuple):
@@ -292,14 +292,14 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
         return None
     table = load_argument_table(engine.name)
     old_table, new_table = table.definitions(before), table.definitions(after)
-    names = [*_read_names(old, old_table), *_read_names(new, old_table)]
+    names = [*_read_names(engine, old, old_table), *_read_names(engine, new, old_table)]
     removed = tuple(
         RemovedArgument(name, find_successor(engine, name))
         for name in dict.fromkeys(names)  # each name once, in order
         if name not in new_table
     )
     user_names = {old_table[name].name for name in names}
-    user_names |= {new_table[name].name for name in _read_names(new, new_table)}
+    user_names |= {new_table[name].name for name in _read_names(engine, new, new_table)}
     user_names |= set(engine.model_flags)  # the model may be positional
     defaults = []
     for name, old_definition in sorted(old_table.items()):
@@ -315,10 +315,9 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
     return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
-def _read_names(command: EngineCommand, definitions: Definitions) -> list[str]:
+def _read_names(engine: Engine, command: EngineCommand, definitions: Definitions) -> list[str]:
     """Return the arguments' names as the command line spells them; full names for abbreviations."""
-    assert command.engine is not None
-    words = command.engine.preprocess_words(command, read_argument_words(command, {}))
+    words = engine.preprocess_words(read_argument_words(command, {}))
     _, arguments = parse_arguments(words, definitions)
     return [
         argument.name if argument.name in definitions else argument.definition.name
@@ -345,12 +344,10 @@ def explain_invalid_value(definition: ArgumentDefinition, value: str) -> str | N
     limits = {**_LIMITS_BY_NAME.get(definition.name, {}), **definition.limits}
     if not isinstance(parsed, (int, float)):
         return None
-    descriptions, is_in_range = [], True
     for key, (words, compare) in _COMPARISONS.items():
-        if key in limits:
-            descriptions.append(f"{words} {limits[key]}")
-            is_in_range = is_in_range and compare(parsed, limits[key])
-    return None if is_in_range else f"must be {' and '.join(descriptions)}"
+        if key in limits and not compare(parsed, limits[key]):
+            return f"must be {words} {limits[key]}"
+    return None
 
 
 #: Limits that the engines' sources do not contain.

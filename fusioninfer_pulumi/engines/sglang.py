@@ -7,7 +7,7 @@ was run on accelerators.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 
 from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
@@ -27,7 +27,6 @@ from fusioninfer_pulumi.engines.engine import (
     ParallelSizes,
     Telemetry,
     Transfer,
-    Word,
 )
 from fusioninfer_pulumi.engines.engine_images import Version
 from fusioninfer_pulumi.engines.metric_names import LoadMetrics
@@ -216,7 +215,7 @@ class Sglang(Engine):
     name = "sglang"
     title = "SGLang"
     image_serves = False
-    has_diffusion_server = True
+    server_flag = "--model-type"  # `sglang serve` removes it before argparse runs
     model_flags = ("--model-path", "--model")
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-paths",
@@ -251,21 +250,6 @@ class Sglang(Engine):
             message="SGLang serves metrics only with --enable-metrics; add it to the arguments",
         ),
     )
-
-    def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
-        # `sglang serve` removes `--model-type` before argparse runs (`sglang/cli/serve.py`); the
-        # older program, `sglang.launch_server`, rejects it.
-        is_serve = command.program[-1:] == ("serve",)
-        kept, skips_next = [], False
-        for word in words:
-            name, equals, _ = word.value.partition("=")
-            if name == "--model-type" and is_serve:
-                skips_next = not equals
-            elif skips_next:
-                skips_next = False
-            else:
-                kept.append(word)
-        return kept
 
 
 SGLANG = Sglang()

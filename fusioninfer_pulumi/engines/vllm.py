@@ -178,9 +178,7 @@ def _compute_local_ranks(command: EngineCommand, nodes: int) -> int:
             "set parallelism.data"
         )
     if local_ranks is None:
-        if ranks % nodes:
-            raise EditError(f"--data-parallel-size {ranks} cannot be divided among {nodes} nodes")
-        return ranks // nodes
+        local_ranks = ranks // nodes
     if local_ranks * nodes != ranks:
         raise EditError(
             f"--data-parallel-size {ranks} cannot be divided among {nodes} nodes of {local_ranks} "
@@ -267,7 +265,7 @@ class Vllm(Engine):
         tracing_flag="--otlp-traces-endpoint",
     )
 
-    def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
+    def preprocess_words(self, words: Sequence[Word]) -> list[Word]:
         # As `FlexibleArgumentParser.parse_args` does, up to 0.33.0.
         kept, skips_next = [], False
         for word in words:
