@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from json_schema import fields_schema, manifest_schema
@@ -17,8 +19,8 @@ from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.cli.main import build_parser
 from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE, PRESETS
-from fusioninfer_pulumi.presets.model_catalogue import CatalogueLayout, load_catalogue
 
+_MODELS = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi/presets/models.json"
 _FIELDS = """\
 # Which fields does an InferenceService have?
 
@@ -121,18 +123,20 @@ def pages() -> dict[str, str]:
 
 def catalogue_page() -> str:
     """Return the page of models whose arguments and GPUs presets know."""
-    models = list(load_catalogue().values())
-    parts = [_CATALOGUE.replace("SOURCE", models[0].source.partition(", models/")[0])]
-    parts[0] = parts[0].replace("CHECKED", models[0].checked).replace("COUNT", str(len(models)))
+    document = json.loads(_MODELS.read_text(encoding="utf-8"))
+    models = document["models"]
+    parts = [_CATALOGUE.replace("SOURCE", document["recipes"])]
+    parts[0] = parts[0].replace("CHECKED", document["checked"]).replace("COUNT", str(len(models)))
     parts[0] = parts[0].replace("RELEASE", PRESETS[CATALOGUE_ENGINE].release)
-    kinds = list(dict.fromkeys(kind for model in models for kind in model.accelerators))
+    kinds = list(dict.fromkeys(kind for model in models for kind in model["accelerators"]))
     parts.append(f"| Model | Kind | {' | '.join(kinds)} | Arguments |")
     parts.append(f"|---|---|{'---|' * len(kinds)}---|")
     for model in models:
-        gpu_cells = [_format_gpus(model.accelerators.get(kind)) for kind in kinds]
-        arguments = " ".join(model.arguments)
+        gpu_cells = [_format_gpus(model["accelerators"].get(kind)) for kind in kinds]
+        arguments = " ".join(model["arguments"])
         shown = f"`{arguments}`" if arguments else ""
-        parts.append(f"| `{model.name}` | {model.kind} | {' | '.join(gpu_cells)} | {shown} |")
+        head = f"| `{model['name']}` | {model['kind']} |"
+        parts.append(f"{head} {' | '.join(gpu_cells)} | {shown} |")
     parts.append("\n## Sources and differences\n")
     parts.append(_DIFFERENCES)
     parts.append(
@@ -140,17 +144,19 @@ def catalogue_page() -> str:
     )
     parts.append("|---|---|---|---|---|")
     for model in models:
-        source = model.source.partition("models/")[2]
-        siblings = ", ".join(f"`{name}`" for name in model.siblings)
-        cells = [f"`{model.name}`", source, str(model.memory), siblings, model.note]
+        source = model["source"].partition("models/")[2]
+        siblings = ", ".join(f"`{name}`" for name in model["siblings"])
+        name = f"`{model['name']}`"
+        cells = [name, source, str(model["memory"]), siblings, model["note"]]
         parts.append(f"| {' | '.join(cells)} |")
     return "\n".join(parts) + "\n"
 
 
-def _format_gpus(layout: CatalogueLayout | None) -> str:
+def _format_gpus(layout: Mapping[str, Any] | None) -> str:
     if layout is None:
         return ""
-    return f"{layout.gpus}{' spread' if layout.expert else ''}{'*' if layout.auto else ''}"
+    spread = " spread" if layout.get("expert") else ""
+    return f"{layout['gpus']}{spread}{'*' if layout.get('auto') else ''}"
 
 
 def build_fields_page() -> str:

@@ -23,9 +23,8 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_files import DIGEST_LENGTH
 from fusioninfer_pulumi.presets.model_catalogue import (
-    find_similar_model,
     get_weights_size,
-    is_known_model,
+    suggest_model,
 )
 from fusioninfer_pulumi.rules.common import (
     INVALID_FORMAT,
@@ -109,11 +108,9 @@ def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> 
 
 def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
     """Warn about an unknown model whose name is similar to a known one."""
-    name = hub_name(model.uri)
-    if name is None or model.config is not None or is_known_model(name):
-        return
-    similar = find_similar_model(name)
+    similar = suggest_model(model)
     if similar is not None:
+        name = hub_name(model.uri)
         message = f"unknown model {name}; did you mean {similar}? Otherwise set model.config"
         yield warning(UNKNOWN_VALUE, ("model", "uri"), message)
 

@@ -9,6 +9,7 @@ value is recorded for `plan --explain`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, 
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines.argument_tables import parse_release
-from fusioninfer_pulumi.engines.command_flags import integer, normalize_flag
+from fusioninfer_pulumi.engines.command_flags import integer
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container, read_command
 from fusioninfer_pulumi.engines.engine_presets import (
@@ -39,6 +40,7 @@ from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.containers import empty_dir, overlay, shared_memory, use_mirror
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.plan.service_plan import RoleEngine
+from fusioninfer_pulumi.pods.kv_cache import get_shared_memory_limit
 from fusioninfer_pulumi.pods.probes_and_shutdown import (
     GRACE_FIELD,
     compute_drain_seconds,
@@ -47,11 +49,11 @@ from fusioninfer_pulumi.pods.probes_and_shutdown import (
 from fusioninfer_pulumi.presets.model_catalogue import (
     GpuLayout,
     compute_layout,
-    explain_unknown_model,
     find_catalogue_layout,
     find_catalogue_model,
-    get_model_bytes,
+    get_weights_size,
     load_catalogue,
+    suggest_model,
 )
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, UNKNOWN_VALUE
 
@@ -190,9 +192,7 @@ class _RoleExpander:
         name, is_default = self.user_role.name, engine_args.version is None
         self.role_engine = RoleEngine(name, self.engine.title, self.release, is_default)
         self.model_name = hub_name(self.model.uri) or ""
-        self.weights_bytes = None
-        if self.model.size is None:
-            self.weights_bytes = get_model_bytes(self.model, self.model_name)
+        self.weights = get_weights_size(self.model)
         self.template: Mapping[str, Any] = self.user_role.template or {}
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
         self.user_container = self._find_user_container()
@@ -246,15 +246,14 @@ class _RoleExpander:
         if role.component_type is not ComponentType.WORKER and role.kv_transfer is None:
             yield "kv_transfer", KvTransferArgs()
             self._note("kvTransfer", "{}", LIBRARY, "decode pods load prefill's KV cache")
-        size = self.model.size or self.weights_bytes
+        size = self.weights
         if role.startup is None and size is not None and "startupProbe" not in self.user_container:
-            yield "startup", StartupArgs(model_size=str(size))
+            yield "startup", StartupArgs(model_size=quantity.write(size))
             if self.model.size is not None:
-                origin = USER
+                text, origin = str(self.model.size), USER
             else:
+                text = f"{math.ceil(size / _GIB)}Gi"
                 origin = MODEL if self.model_name in load_catalogue() else CAPACITY
-            amount = int(quantity.parse(size))
-            text = f"{-(-amount // _GIB)}Gi" if amount >= _GIB else str(size)
             reason = "5 minutes plus the time to read the weights at 200Mi/s"
             self._note("startup.modelSize", text, origin, reason)
         has_spread = "topologySpreadConstraints" in self.spec
@@ -308,12 +307,15 @@ class _RoleExpander:
         if isinstance(layout, GpuLayout):
             self._note("gpus", str(layout.gpus), layout.origin, layout.reason)
             return layout
-        reason = layout
-        unknown_model = explain_unknown_model(self.model, self.model_name)
-        if unknown_model is not None:
-            self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), unknown_model))
+        similar = suggest_model(self.model)
+        if similar is not None:
+            message = (
+                f"unknown model {self.model_name}; did you mean {similar}? Otherwise set gpus or "
+                "model.config"
+            )
+            self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), message))
         else:
-            message = f"is required: the number of GPUs per pod; {reason}"
+            message = f"is required: the number of GPUs per pod; {layout}"
             self._report(FIELD_REQUIRED, "gpus", message)
         return GpuLayout(1)
 
@@ -392,8 +394,7 @@ class _RoleExpander:
             if port.get("name") in user_names:
                 origin = (*ports, user_names.index(port.get("name")))
             self.origins |= {(*ports, index): origin}
-        transfer = self.user_role.kv_transfer
-        size_limit = transfer.shared_memory if transfer is not None else None
+        size_limit = get_shared_memory_limit(self.user_role)
         reason = "the engine's processes share memory; the default is 64Mi"
         added_volumes = [(shared_memory(spec, serving, size_limit), "a volume in memory", reason)]
         if self._needs_download_volume():
@@ -483,24 +484,17 @@ class _RoleExpander:
 
     def _select_missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
         """Return the arguments whose flags the user does not set; note each flag's value."""
-        user_args = [str(word) for word in self.user_container.get("args") or ()]
-        user_indexes = {
-            normalize_flag(word.partition("=")[0]): index for index, word in enumerate(user_args)
-        }
         missing: list[str] = []
         starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
         for start, end in pairwise([*starts, len(wanted)]):
             flag, *values = wanted[start:end]
-            user_index = user_indexes.get(normalize_flag(flag))
-            if user_index is None:
+            if self.command.has(flag):
+                user_value = self.command.value(flag) or ""
+                replaced = " ".join([flag, *values])
+                self._note(f"args {flag}", user_value, USER, f"replaces {replaced}")
+            else:
                 missing += [flag, *values]
                 self._note(f"args {flag}", " ".join(values), origin, reason)
-                continue
-            # The user writes `--flag=value`, or the value is the next word.
-            user_value = user_args[user_index].partition("=")[2]
-            if not user_value and user_index + 1 < len(user_args):
-                user_value = user_args[user_index + 1]
-            self._note(f"args {flag}", user_value, USER, f"replaces {' '.join([flag, *values])}")
         return missing
 
     def _compute_resources(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
@@ -508,8 +502,7 @@ class _RoleExpander:
         if layout.gpus and not role.resource_claims and not self.user_gpus:
             limits[_AMD_GPU if self.is_amd else _NVIDIA_GPU] = str(layout.gpus)
         if self.is_cpu:
-            weights = int(quantity.parse(self.model.size or self.weights_bytes or 4 * _GIB))
-            memory = self.preset.cpu_cache + weights + 4 * _GIB
+            memory = self.preset.cpu_cache + int(self.weights or 4 * _GIB) + 4 * _GIB
             memory_reason = "weights, KV cache and 4Gi"
             cpus, cpu_reason = _CPUS, "CPUs of one replica"
         else:

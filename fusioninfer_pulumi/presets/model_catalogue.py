@@ -17,29 +17,25 @@ from fusioninfer_pulumi.kube import quantity
 _FILE = Path(__file__).with_name("models.json")
 
 
-class CatalogueLayout(NamedTuple):
-    """The GPUs of one node that a model fits on."""
+class GpuLayout(NamedTuple):
+    """The GPUs of a pod, and how the model is split over them."""
 
-    gpus: int  #: number of GPUs
-    expert: bool = False  #: whether expert parallelism is used
-    auto: bool = False  #: whether vLLM chooses the longest sequence (`--max-model-len auto`)
+    gpus: int  #: GPUs of each pod, 0 on CPUs
+    parallelism: ParallelismArgs | None = None  #: the sizes, None if the library sets none
+    origin: str = ""  #: where GPUs and sizes come from
+    reason: str = ""  #: why they were chosen
+    limits_length: bool = False  #: whether vLLM chooses the longest sequence that fits
 
 
 class CatalogueModel(NamedTuple):
     """A model of the catalogue."""
 
     name: str  #: its repository on Hugging Face
-    kind: str  #: `dense`, `experts`, `multimodal`, `embedding` or `reranking`
     arguments: tuple[str, ...]  #: engine arguments, such as parsers for tool calls and reasoning
-    accelerators: Mapping[str, CatalogueLayout]  #: GPUs of one node that it fits on, by GPU model
+    layouts: Mapping[str, GpuLayout]  #: GPUs of one node that it fits on, by GPU model
     siblings: tuple[str, ...]  #: repositories with quantized versions of the model
-    context: int  #: tokens of its longest sequence
-    minimum: str  #: first engine release that supports it
-    memory: int  #: GPU memory in its recipe, in GB
     bytes: int  #: bytes of its weights, or an upper bound if only its GPU memory is known
     source: str  #: recipe or model card with these facts
-    checked: str  #: date on which the source was read
-    note: str = ""  #: differences from the source with reasons; empty if there are none
 
 
 @cache
@@ -48,16 +44,24 @@ def load_catalogue() -> Mapping[str, CatalogueModel]:
     document = json.loads(_FILE.read_text(encoding="utf-8"))
     models: dict[str, CatalogueModel] = {}
     for entry in document["models"]:
-        fields = {**entry, "checked": document["checked"]}
-        fields["arguments"] = tuple(entry["arguments"])
-        fields["siblings"] = tuple(entry["siblings"])
-        fields["source"] = f"{document['recipes']}, {entry['source']}"
-        fields["accelerators"] = {
-            gpu_model: CatalogueLayout(**layout)
-            for gpu_model, layout in entry["accelerators"].items()
-        }
-        models[entry["name"]] = CatalogueModel(**fields)
+        name = entry["name"]
+        models[name] = CatalogueModel(
+            name=name,
+            arguments=tuple(entry["arguments"]),
+            layouts={gpu: _read_layout(**fields) for gpu, fields in entry["accelerators"].items()},
+            siblings=tuple(entry["siblings"]),
+            bytes=entry["bytes"],
+            source=f"{document['recipes']}, {entry['source']}",
+        )
     return models
+
+
+def _read_layout(gpus: int, *, expert: bool = False, auto: bool = False) -> GpuLayout:
+    split = None
+    if gpus > 1:
+        split = ParallelismArgs(tensor=gpus, expert=True if expert else None)
+    reason = "by the memory of its recipe" if auto else "its entry for this accelerator"
+    return GpuLayout(gpus, split, "model catalogue", reason, limits_length=auto)
 
 
 def find_catalogue_model(name: str) -> CatalogueModel | None:
@@ -66,16 +70,6 @@ def find_catalogue_model(name: str) -> CatalogueModel | None:
     if name in models:
         return models[name]
     return next((model for model in models.values() if name in model.siblings), None)
-
-
-class GpuLayout(NamedTuple):
-    """The GPUs of a pod, and how the model is split over them."""
-
-    gpus: int  #: GPUs of each pod, 0 on CPUs
-    parallelism: ParallelismArgs | None = None  #: the sizes, None if the library sets none
-    origin: str = ""  #: where GPUs and sizes come from
-    reason: str = ""  #: why they were chosen
-    limits_length: bool = False  #: as `CatalogueLayout.auto`
 
 
 def compute_layout(
@@ -125,62 +119,34 @@ def compute_layout(
 def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
     """Return the catalogue's layout of a model on a GPU model, None if the catalogue has none."""
     model = load_catalogue().get(name)
-    if model is None:
-        return None
-    layout = model.accelerators.get(accelerator.upper())
-    if layout is None:
-        return None
-    split = None
-    if layout.gpus > 1:
-        split = ParallelismArgs(tensor=layout.gpus, expert=True if layout.expert else None)
-    reason = "by the memory of its recipe" if layout.auto else "its entry for this accelerator"
-    return GpuLayout(layout.gpus, split, "model catalogue", reason, limits_length=layout.auto)
-
-
-def get_model_bytes(model: ModelArgs, name: str) -> int | None:
-    """Return the bytes of a model's weights, None if unknown."""
-    # The catalogue takes precedence, so that installed packages do not change the result.
-    if name in load_catalogue():
-        return load_catalogue()[name].bytes
-    find_bytes = _get_capacity_method("model_bytes")
-    size: int | None = None if find_bytes is None else find_bytes(model)
-    return size
+    return None if model is None else model.layouts.get(accelerator.upper())
 
 
 def get_weights_size(model: ModelArgs) -> Decimal | None:
-    """Return the bytes of a model's weights: `model.size`, else `get_model_bytes`."""
-    size = model.size or get_model_bytes(model, hub_name(model.uri) or "")
-    return None if size is None else quantity.parse(size)
+    """Return the bytes of a model's weights, None if unknown: `model.size` takes precedence."""
+    if model.size is not None:
+        return quantity.parse(model.size)
+    # The catalogue takes precedence, so that installed packages do not change the result.
+    catalogued = load_catalogue().get(hub_name(model.uri) or "")
+    if catalogued is not None:
+        return Decimal(catalogued.bytes)
+    find_bytes = _get_capacity_method("model_bytes")
+    size = None if find_bytes is None else find_bytes(model)
+    return None if size is None else Decimal(size)
 
 
-def is_known_model(name: str) -> bool:
-    """Return whether the catalogue or the capacity package has a Hugging Face model."""
-    return find_catalogue_model(name) is not None or name in _known_names()
-
-
-def find_similar_model(name: str) -> str | None:
-    """Return the known model that a misspelled name probably means, None if there is none."""
-    # Names differ by one or two letters; a lower cutoff would suggest another model of a family.
-    return closest_name(name, _known_names(), cutoff=0.9)
-
-
-def explain_unknown_model(model: ModelArgs, name: str) -> str | None:
-    """Return the message about an unknown model name, None if the name is not the problem."""
-    if not name or model.config is not None or is_known_model(name):
+def suggest_model(model: ModelArgs) -> str | None:
+    """Return the known model that a misspelled name probably means, None for any other name."""
+    name = hub_name(model.uri)
+    if name is None or model.config is not None or find_catalogue_model(name) is not None:
         return None
-    closest = find_similar_model(name)
-    if closest is None and _get_capacity_method("layout") is None:
-        return None
-    hint = f"did you mean {closest}? Otherwise set" if closest else "set"
-    return f"unknown model {name}; {hint} gpus or model.config"
-
-
-def _known_names() -> set[str]:
+    known_names = set(load_catalogue())
     list_names = _get_capacity_method("model_names")
-    names = set(load_catalogue())
     if list_names is not None:
-        names.update(list_names())
-    return names
+        known_names.update(list_names())
+    # Names differ by one or two letters; a lower cutoff would suggest another model of a family.
+    closest = closest_name(name, known_names, cutoff=0.9)
+    return None if closest == name else closest
 
 
 def _get_capacity_method(name: str) -> Any:

@@ -87,7 +87,8 @@ def test_invalid_service_writes_no_project(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["init", "team/chat", "--accelerator", "H100"]) == 2
-    assert "unknown model team/chat; set gpus" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert "gpus: is required: the number of GPUs per pod; unknown model hf://team/chat" in printed
     assert list(tmp_path.iterdir()) == []
 
 

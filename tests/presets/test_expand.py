@@ -205,6 +205,21 @@ def test_partial_template_is_merged_by_container_name() -> None:
     assert result["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
 
 
+def test_flag_and_value_in_one_element_take_precedence() -> None:
+    user_template = template({"name": "vllm", "args": ["--shutdown-timeout 60"]})
+    args = engine(service(short(gpus=1, template=user_template), **UNKNOWN))["args"]
+    assert [word for word in args if "shutdown" in word] == ["--shutdown-timeout"]
+    assert args[args.index("--shutdown-timeout") + 1] == "60"
+
+
+def test_switch_of_the_user_is_recorded_without_the_next_argument() -> None:
+    user_args = ["--enable-auto-tool-choice", "--seed", "1"]
+    user_template = template({"name": "vllm", "args": user_args})
+    plan = plan_of(service(short(accelerator="H100", template=user_template), **QWEN))
+    values = {value.field: value.value for value in plan.provenance.values}
+    assert values["args --enable-auto-tool-choice"] == ""
+
+
 def test_generated_containers_drain_in_single_pod_replicas() -> None:
     (pod,) = pods(service(short(gpus=1), **UNKNOWN))
     assert pod["terminationGracePeriodSeconds"] > 300
