@@ -7,7 +7,6 @@ constraints between fields, and constraints of quantities and resource names. A 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -21,7 +20,6 @@ from fusioninfer_pulumi.pods.credentials import find_credential_arguments, is_cr
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
-    DUPLICATE_NAME,
     FIELD_OUT_OF_PLACE,
     NAME_NOT_FOUND,
     OUT_OF_RANGE,
@@ -35,7 +33,6 @@ def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
     yield from pod_field_findings(template)
     spec = known_mapping(template.get("spec"))
     volumes, claims = _list_names(spec, "volumes"), _list_names(spec, "resourceClaims")
-    names = _list_names(spec, "containers") or ()
     for key in ("initContainers", "containers"):
         for index, container in known_mappings(spec.get(key)):
             at: Location = ("spec", key, index)
@@ -44,32 +41,13 @@ def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
             for position, claim in known_mappings(resources.get("claims")):
                 place = (*at, "resources", "claims", position)
                 yield from check_name_exists(place, claim, claims, "claim")
-            yield from _check_port_names(at, container)
             for position, mount in known_mappings(container.get("volumeMounts")):
                 yield from check_name_exists(
                     (*at, "volumeMounts", position), mount, volumes, "volume"
                 )
-            name = known_text(container.get("name"))
-            if key == "initContainers" and name and name in names:
-                message = f"{show(name)} is the name of two containers in the pod"
-                yield error(DUPLICATE_NAME, (*at, "name"), message)
-    priority = spec.get("priority")
-    if isinstance(priority, int) and priority and spec.get("priorityClassName") in (None, ""):
-        message = "is set by the API server from priorityClassName; set that instead"
-        yield error(FIELD_OUT_OF_PLACE, ("spec", "priority"), message)
     if isinstance(spec.get("activeDeadlineSeconds"), int):
         message = "is not supported for pods of a StatefulSet, which runs the replicas; remove it"
         yield error(FIELD_OUT_OF_PLACE, ("spec", "activeDeadlineSeconds"), message)
-
-
-def _check_port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
-    names: set[str] = set()
-    for index, port in known_mappings(container.get("ports")):
-        name = known_text(port.get("name"))
-        if name and name in names:
-            message = f"{show(name)} is the name of two ports in the container"
-            yield error(DUPLICATE_NAME, (*at, "ports", index, "name"), message)
-        names.add(name)
 
 
 def _list_names(spec: Mapping[str, Any], key: str) -> set[str] | None:
@@ -87,11 +65,6 @@ UNKNOWN_RESOURCE = Rule("unknown-resource")
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES = "hugepages-"
-
-_QUALIFIED_NAME = re.compile(
-    r"((?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
 
 #: Lists in the pod spec, by the word for one of their items.
 _LISTS = {"volume": "volumes", "claim": "resourceClaims"}
@@ -130,16 +103,6 @@ def check_name_exists(
         yield error(NAME_NOT_FOUND, (*at, "name"), message)
 
 
-def parse_amounts(resources: Any) -> dict[str, Decimal]:
-    """Return the valid quantities of a mapping."""
-    quantities = {}
-    for name, amount in known_mapping(resources).items():
-        value = parse_amount(amount)
-        if value is not None:
-            quantities[str(name)] = value
-    return quantities
-
-
 def parse_amount(amount: Any) -> Decimal | None:
     """Parse a quantity; None if it is invalid or unknown."""
     try:
@@ -149,43 +112,35 @@ def parse_amount(amount: Any) -> Decimal | None:
 
 
 def _check_requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
-    sections = {key: known_mapping(resources.get(key)) for key in ("limits", "requests")}
-    for key, section in sections.items():
+    limits, requests = (known_mapping(resources.get(key)) for key in ("limits", "requests"))
+    for key, section in (("limits", limits), ("requests", requests)):
         for name, amount in section.items():
-            here = (*at, key, str(name))
+            here = (*at, key, name)
             # A name in both sections is reported once.
-            if key == "limits" or name not in sections["limits"]:
-                yield from _check_resource_name(here, str(name))
-            yield from _check_amount(here, str(name), amount)
-    limits = parse_amounts(resources.get("limits"))
-    for name, amount in parse_amounts(resources.get("requests")).items():
-        here = (*at, "requests", name)
+            if key == "limits" or name not in limits:
+                yield from _check_resource_name(here, name)
+            yield from _check_amount(here, name, amount)
+    for name, amount in requests.items():
+        here, request = (*at, "requests", name), parse_amount(amount)
+        limit = parse_amount(limits.get(name))
         must_be_equal = is_extended(name) or name.startswith(_HUGE_PAGES)
-        if name in limits:
-            if must_be_equal and amount != limits[name]:
-                message = (
-                    f"must equal limits[{name}] ({sections['limits'][name]}), got "
-                    f"{show(sections['requests'][name])}"
-                )
-                yield error(REQUESTS_AND_LIMITS, here, message)
-            elif amount > limits[name]:
-                message = (
-                    f"must be at most limits[{name}] ({sections['limits'][name]}), got "
-                    f"{show(sections['requests'][name])}"
-                )
-                yield error(REQUESTS_AND_LIMITS, here, message)
-        elif must_be_equal and name not in sections["limits"]:
+        if must_be_equal and name not in limits:
             yield error(REQUESTS_AND_LIMITS, here, "requires the same amount in limits")
+        if request is None or limit is None:
+            continue
+        if request > limit or (must_be_equal and request < limit):
+            relation = "equal" if must_be_equal else "be at most"
+            message = f"must {relation} limits[{name}] ({limits[name]}), got {show(amount)}"
+            yield error(REQUESTS_AND_LIMITS, here, message)
 
 
 def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
     suggestion = suggest_accelerator(name)
-    if not _is_valid_resource(name):
+    if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
         hint = "devices have a domain, such as nvidia.com/gpu"
         if suggestion is not None:
             hint = f"did you mean {suggestion}?"
-        noun = "resource name" if "/" in name else "container resource"
-        message = f"{show(name)} is not a valid {noun}; {hint}"
+        message = f"{show(name)} is not a valid container resource; {hint}"
         yield error(UNKNOWN_RESOURCE, at, message)
     elif suggestion is not None:
         # A name that differs only in case or by a plural `s` is certainly a mistake.
@@ -193,15 +148,6 @@ def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
         message = f"unknown device, so no node has it; did you mean {suggestion}?"
         make_finding = error if is_certain else warning
         yield make_finding(UNKNOWN_RESOURCE, at, message)
-
-
-def _is_valid_resource(name: str) -> bool:
-    if "/" not in name:
-        return name in _STANDARD or name.startswith(_HUGE_PAGES)
-    # The API server also validates the resource's name in a ResourceQuota.
-    quota = f"requests.{name}" if is_extended(name) else name
-    is_qualified = _QUALIFIED_NAME.fullmatch(name) and _QUALIFIED_NAME.fullmatch(quota)
-    return bool(is_qualified) and not name.startswith("requests.")
 
 
 def _check_amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
