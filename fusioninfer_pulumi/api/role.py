@@ -292,7 +292,7 @@ class RoleArgs(SpecModel):
     """Routers only: load-balancing strategy of the endpoint picker. Default: `prefix-cache`, or
     `pd-disaggregation` if prefill and decode are separate roles."""
 
-    scorers: Annotated[dict[str, float], Field(min_length=1)] | None = None
+    scorers: Annotated[dict[str, Annotated[float, Field(gt=0)]], Field(min_length=1)] | None = None
     """Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,
     `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
@@ -205,6 +204,7 @@ ROUTE_CHECKS: tuple[Callable[[Routing], Iterable[Finding]], ...] = (
 PICKER_CONFIG_INVALID = Rule("picker-config-invalid")
 PLUGIN_NOT_REGISTERED = Rule("plugin-not-registered")
 SCORERS_WITHOUT_LOAD = Rule("scorers-without-load")
+_IMAGE: Location = ("endpointPicker", "image")
 
 
 def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
@@ -214,13 +214,12 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     reads_load = routing.intent.flow_control and epp.args.service_levels is None
     features = ["flow control"] if reads_load else []
     if scorers:
-        noun = "scorer" if len(scorers) == 1 else "scorers"
-        features.append(f"{noun} {', '.join(scorers)}")
+        features.append(f"scoring by {', '.join(scorers)}")
     if not features:
         return
     # Without metrics, scorers choose pods at random, and flow control queues every request.
     make_finding = error if reads_load else warning
-    cannot_work = f"the endpoint picker's {' and '.join(features)} cannot work"
+    joined_features = " and ".join(features)
     exported = set()
     for role in routing.served:
         command = role.pods.command
@@ -229,19 +228,37 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
         exported.add(command.engine.telemetry.load_metrics)
         reason = command.explain_missing_metrics()
         if reason is not None:
-            message = f"{cannot_work} without metrics of {role.name}: {reason}"
+            message = (
+                f"the endpoint picker's {joined_features} cannot work without metrics of "
+                f"{role.name}: {reason}"
+            )
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
     if epp.settings is None:
         return
-    at = (*routing.at, "endpointPicker")
+    at = (*routing.at, *_IMAGE)
     for metrics in exported:
-        if not can_read_metrics(epp.family, metrics):
-            image = find_closest_image(epp.family, partial(can_read_metrics, metrics=metrics))
-            message = (
-                f"{cannot_work}: {epp.family.name} cannot read {metrics.waiting} and "
-                f"{metrics.kv_cache}; use {image}"
-            )
-            yield make_finding(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
+        problem = (
+            f"cannot read {metrics.waiting} and {metrics.kv_cache}, so {joined_features} cannot "
+            "work"
+        )
+        can_read = partial(can_read_metrics, metrics=metrics)
+        yield from _check_feature(epp.family, at, problem, can_read, make_finding)
+
+
+def _check_feature(
+    family: EppFamily,
+    at: Location,
+    problem: str,
+    is_supported: Callable[[EppFamily], bool],
+    make_finding: Callable[[Rule, Location, str], Finding] = error,
+) -> Iterator[Finding]:
+    """Report a feature that the endpoint picker does not have, and the closest image that has it.
+
+    `problem` is a sentence without its subject, the family.
+    """
+    if not is_supported(family):
+        message = f"{family.name} {problem}; use {find_closest_image(family, is_supported)}"
+        yield make_finding(RELEASE_WITHOUT_FEATURE, at, message)
 
 
 def _check_picker_config(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
@@ -301,12 +318,11 @@ def _check_flow_control(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     if epp.settings is not None and epp.args.service_levels and not routing.intent.flow_control:
         message = "must not be false with serviceLevels, which queue requests; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
-    elif routing.intent.flow_control and epp.family.flow_control_metrics is None:
-        message = (
-            f"{epp.family.name} cannot queue requests: it answers 503 while no pod is ready; "
-            "remove the image, use v1.3.1 or later, or use an llm-d image"
+    elif routing.intent.flow_control:
+        problem = "cannot queue requests: it answers 503 while no pod is ready"
+        yield from _check_feature(
+            epp.family, at, problem, lambda family: family.flow_control_metrics is not None
         )
-        yield error(RELEASE_WITHOUT_FEATURE, at, message)
 
 
 def _check_picker_arguments(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
@@ -317,24 +333,31 @@ def _check_picker_arguments(routing: Routing, epp: EppPlan) -> Iterator[Finding]
             yield error(SET_BY_LIBRARY, at, f"--{name} is set by the library; remove it")
 
 
-def check_strategy(family: EppFamily, settings: EppSettings) -> list[Finding]:
+def check_strategy(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
     """Check `settings` against a family's features; locations are relative to the router role."""
-    findings = [*_check_scorers(family, settings), *_check_newer_features(family, settings)]
-    if settings.strategy is Strategy.PD_DISAGGREGATION:
-        findings += _check_pairing(family, settings)
-    return findings
-
-
-def _check_newer_features(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
-    """Check that the endpoint picker's release has service levels and session IDs."""
-    if family.objective_api is not None:
-        return
+    yield from _check_scorers(family, settings)
     features = {"serviceLevels": settings.service_levels, "session IDs": settings.uses_sessions}
-    image = find_closest_image(family, lambda candidate: candidate.objective_api is not None)
     for name, is_used in features.items():
         if is_used:
-            message = f"{family.name} does not support {name}; use {image}"
-            yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
+            yield from _check_feature(
+                family,
+                _IMAGE,
+                f"does not support {name}",
+                lambda candidate: candidate.objective_api is not None,
+            )
+    if settings.strategy is Strategy.PD_DISAGGREGATION and not family.supports_pd:
+        problem = f"has no plugins for {settings.strategy.value}"
+        yield from _check_feature(
+            family, ("strategy",), problem, lambda candidate: candidate.supports_pd
+        )
+        return
+    pairing_plugins = [plugin["type"] for plugin in build_pairing_plugins(settings.affinity)]
+    yield from _check_feature(
+        family,
+        _IMAGE,
+        "cannot keep prefill and decode of a request in one group",
+        lambda candidate: all(map(candidate.has_plugin, pairing_plugins)),
+    )
 
 
 def _check_scorers(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
@@ -348,11 +371,7 @@ def _check_scorers(family: EppFamily, settings: EppSettings) -> Iterator[Finding
             yield error(UNKNOWN_VALUE, at, message)
         elif name not in supported:
             message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(supported)}"
-            if name == "load":
-                message += " (queue reads the same metric, waiting requests)"
             yield error(RELEASE_WITHOUT_FEATURE, at, message)
-        elif not (math.isfinite(weight) and weight > 0):
-            yield error(OUT_OF_RANGE, at, f"must be a number above 0, got {weight}")
         elif family.integer_weights and weight != int(weight):
             message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
             yield error(OUT_OF_RANGE, at, message)
@@ -372,38 +391,14 @@ def _check_scorers(family: EppFamily, settings: EppSettings) -> Iterator[Finding
         )
 
 
-def _check_pairing(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
-    def can_pair(candidate: EppFamily) -> bool:
-        return all(
-            candidate.has_plugin(plugin["type"])
-            for plugin in build_pairing_plugins(settings.affinity)
+def _check_model_rewrites(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
+    if routing.router.model_rewrites:
+        yield from _check_feature(
+            epp.family,
+            (*routing.at, "modelRewrites"),
+            "ignores InferenceModelRewrites, so requests would keep their model names",
+            lambda family: family.rewrite_api is not None,
         )
-
-    if not family.supports_pd:
-        image = find_closest_image(family, lambda candidate: candidate.supports_pd)
-        message = (
-            f"{settings.strategy.value} needs plugins that no {family.name} image has; use {image}"
-        )
-        yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
-        return
-    if not can_pair(family):
-        image = find_closest_image(family, can_pair)
-        message = (
-            f"{family.name} cannot keep prefill and decode of a request in one group; use {image}"
-        )
-        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
-
-
-def check_model_rewrites(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check that the endpoint picker supports `modelRewrites`."""
-    rewrites, at = routing.router.model_rewrites, (*routing.at, "modelRewrites")
-    if rewrites and epp.family.rewrite_api is None:
-        image = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)
-        message = (
-            f"{epp.family.name} ignores InferenceModelRewrites, so requests would keep their "
-            f"model names; use {image}"
-        )
-        yield error(RELEASE_WITHOUT_FEATURE, at, message)
 
 
 PICKER_CHECKS: tuple[Callable[[Routing, EppPlan], Iterable[Finding]], ...] = (
@@ -412,5 +407,5 @@ PICKER_CHECKS: tuple[Callable[[Routing, EppPlan], Iterable[Finding]], ...] = (
     _check_flow_control,
     _check_picker_config,
     _check_picker_arguments,
-    check_model_rewrites,
+    _check_model_rewrites,
 )

@@ -40,7 +40,7 @@ def complete(row: dict[str, Any]) -> dict[str, Any]:
         **fields,
     )
     family = FAMILIES[row["family"]]
-    findings = check_strategy(family, request)
+    findings = list(check_strategy(family, request))
     result = {key: row[key] for key in ("name", "family", "request") if key in row}
     result["findings"] = [format_with_rule(finding) for finding in findings]
     if not errors(findings):
