@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER
-from fusioninfer_pulumi.findings import Finding, Location, Severity
+from fusioninfer_pulumi.findings import Finding, Location, Rule, Severity
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -21,6 +21,14 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 # An ignored field is an error if the service would differ from what the user asked for.
 _reject = partial(has_no_effect, severity=Severity.ERROR)
 _NOT_ROLLING = "no role with strategy Rolling uses it"
+PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
+# `place` replaces these fields with node selectors.
+_not_placed = partial(
+    FieldRule,
+    message="has no effect by itself: call `place` in a program, or pass `--inventory`",
+    rule=PLACEMENT_NOT_APPLIED,
+    severity=Severity.WARNING,
+)
 
 
 def check_ignored_fields(plan: ServicePlan) -> list[Finding]:
@@ -113,6 +121,7 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
             when=not shape.is_disaggregated,
         ),
         _reject("rollout.level", "level Group requires groups", when=args.groups is None),
+        _not_placed("placement.colocate"),
         has_no_effect("rollout.role_order", "only one role runs pods", when=len(plan.roles) == 1),
         has_no_effect(
             "rollout.max_unavailable",
@@ -168,6 +177,7 @@ def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
     per_role, scaling = plan.shape.layout is Layout.PER_ROLE, role.args.autoscaling
     lacks_latency_target = scaling is not None and scaling.target is not AutoscalingTarget.LATENCY
     return (
+        _not_placed("placement"),
         _reject(
             ("autoscaling.time_to_first_token", "autoscaling.time_per_token"),
             "requires target: latency; remove it",

@@ -14,7 +14,6 @@ from fusioninfer_pulumi.api.autoscaling import (
     scales_to_zero,
 )
 from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields, does_not_apply, required
-from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.pod_template import reserved_key_findings
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
@@ -24,7 +23,6 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_p
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.routing.epp import find_load_metrics
-from fusioninfer_pulumi.routing.routing_plan import PickerPlan
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
     FIELD_OUT_OF_PLACE,
@@ -74,7 +72,25 @@ def check_monitoring(built: BuiltService) -> Iterator[Finding]:
         (("dashboards",), args.dashboards.labels if args.dashboards is not None else ()),
     ):
         yield from reserved_key_findings(("monitoring", *field, "labels"), keys, ())
-    yield from _check_picker_monitor(args, built.plan.picker)
+    picker = built.plan.picker
+    is_off = picker is not None and picker.epp.args.metrics is MetricsMode.OFF
+    yield from check_fields(
+        ("monitoring",),
+        args,
+        FieldRule(
+            "picker",
+            "the service has no endpoint picker; remove it",
+            when=bool(args.picker) and picker is None,
+            rule=MONITORED_TARGET_MISSING,
+        ),
+        FieldRule(
+            "picker",
+            "the endpoint picker serves no metrics; set the router's endpointPicker.metrics to "
+            f"{MetricsMode.AUTHENTICATED.value}",
+            when=bool(args.picker) and is_off,
+            rule=MONITORED_TARGET_MISSING,
+        ),
+    )
     for role in monitoring.engines:
         yield from _check_engine_monitor(role)
 
@@ -93,19 +109,6 @@ def _check_engine_monitor(role: RolePlan) -> Iterator[Finding]:
             "declared; add it to the container's ports "
             f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
         )
-
-
-def _check_picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator[Finding]:
-    reason = ""
-    if picker is None:
-        reason = "the service has no endpoint picker; remove it"
-    elif picker.epp.args.metrics is MetricsMode.OFF:
-        reason = (
-            "the endpoint picker serves no metrics; set the router's endpointPicker.metrics to "
-            f"{MetricsMode.AUTHENTICATED.value}"
-        )
-    if args.picker and reason:
-        yield error(MONITORED_TARGET_MISSING, ("monitoring", "picker"), reason)
 
 
 PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
@@ -240,25 +243,35 @@ def _check_picker_target(
         yield error(FIELD_REQUIRED, target, message)
     if routing is None or picker is None:
         return
-    at = (*routing.at, "endpointPicker")
-    if not routing.intent.flow_control and picker.epp.settings is None:
-        message = (
-            f"requires featureGates: [flowControl], because {role.name} is scaled by queued "
-            "requests"
-        )
-        yield error(FIELD_REQUIRED, (*routing.at, "endpointPickerConfig"), message)
-    elif not routing.intent.flow_control:
-        message = (
-            f"cannot be false: {role.name} is scaled by requests that the endpoint picker queues"
-        )
-        yield error(FIELD_OUT_OF_PLACE, (*at, "flowControl"), message)
-    monitoring = built.args.monitoring
-    if picker.epp.args.metrics is MetricsMode.OFF:
-        message = "is required: autoscaling reads the endpoint picker's queue; set Authenticated"
-        yield error(FIELD_REQUIRED, (*at, "metrics"), message)
-    elif monitoring is not None and monitoring.picker is False:
-        message = "cannot be false: autoscaling reads the endpoint picker's queue"
-        yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
+    needs_queue = f"{role.name} is scaled by requests that the endpoint picker queues"
+    has_metrics, monitoring = picker.epp.args.metrics is not MetricsMode.OFF, built.args.monitoring
+    is_unmonitored = monitoring is not None and monitoring.picker is False
+    yield from check_fields(
+        routing.at,
+        routing.router,
+        FieldRule(
+            "endpoint_picker_config",
+            f"requires featureGates: [flowControl], because {needs_queue}",
+            when=not routing.intent.flow_control,
+            rule=FIELD_REQUIRED,
+        ),
+        does_not_apply(
+            "endpoint_picker.flow_control",
+            f"cannot be false: {needs_queue}",
+            when=not routing.intent.flow_control and picker.epp.settings is not None,
+        ),
+        required(
+            "endpoint_picker.metrics",
+            "is required: autoscaling reads the endpoint picker's queue; set Authenticated",
+            when=not has_metrics,
+        ),
+    )
+    monitoring_row = does_not_apply(
+        "monitoring.picker",
+        "cannot be false: autoscaling reads the endpoint picker's queue",
+        when=has_metrics and is_unmonitored,
+    )
+    yield from check_fields((), built.args, monitoring_row)
     if routing.intent.pairs_pods and counts_queued_requests(args):
         message = (
             "does not work with prefill and decode: the picker stops queueing when the first of "

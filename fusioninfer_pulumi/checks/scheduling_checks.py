@@ -134,23 +134,27 @@ def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Fi
 
 def _check_gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     """Check that the scheduler supports the gang, and that some replica is required."""
-    plan, at = built.plan, (*_STRATEGY, "schedulerName")
-    if scheduling.gang_policy.backend is GangBackend.NATIVE:
-        if scheduling.scheduler_name == VOLCANO:
-            message = (
-                f"{VOLCANO} does not read Kubernetes' own PodGroups; use {DEFAULT_SCHEDULER} (the "
-                "default here), or backend Volcano"
-            )
-            yield error(SCHEDULER_WITHOUT_GANGS, at, message)
-        return
-    if scheduling.scheduler_name == DEFAULT_SCHEDULER:
-        message = (
-            f"{DEFAULT_SCHEDULER} does not support gangs; use volcano (the default here), or set "
-            "gangPolicy.mode to Off"
-        )
-        yield error(SCHEDULER_WITHOUT_GANGS, at, message)
+    plan, is_native = built.plan, scheduling.gang_policy.backend is GangBackend.NATIVE
+    yield from check_fields(
+        _STRATEGY,
+        scheduling,
+        FieldRule(
+            "scheduler_name",
+            f"{VOLCANO} does not read Kubernetes' own PodGroups; use {DEFAULT_SCHEDULER} (the "
+            "default here), or backend Volcano",
+            when=is_native and scheduling.scheduler_name == VOLCANO,
+            rule=SCHEDULER_WITHOUT_GANGS,
+        ),
+        FieldRule(
+            "scheduler_name",
+            f"{DEFAULT_SCHEDULER} does not support gangs; use {VOLCANO} (the default here), or set "
+            "gangPolicy.mode to Off",
+            when=not is_native and scheduling.scheduler_name == DEFAULT_SCHEDULER,
+            rule=SCHEDULER_WITHOUT_GANGS,
+        ),
+    )
     # The service needs a gang, so the plan has none only if no replica is required.
-    if plan.gang is None and any(role.replicas for role in plan.roles):
+    if not is_native and plan.gang is None and any(role.replicas for role in plan.roles):
         message = "must be above 0 for at least one role, got 0 for all"
         yield error(OUT_OF_RANGE, _MINIMUM, message)
 

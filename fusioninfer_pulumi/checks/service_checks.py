@@ -116,7 +116,6 @@ def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
 
 
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
-PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
 
 #: Role names with which a role's objects would have the same names as the router's objects.
 RESERVED_ROLES = frozenset(
@@ -182,9 +181,9 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
     """Check the lengths of object names, and of names and labels that controllers derive."""
     plan, model = built.plan, built.args.model
     service, routing = plan.service, plan.routing
-    # Field, kind and name of each object; in `names` also the maximum length of the name.
+    # Field, kind, name and maximum length of the name of each object. Names with the limit of a DNS
+    # label are also values of labels.
     names: list[tuple[Location, str, str, int]] = []
-    label_values: list[tuple[Location, str, str]] = []
     for role in plan.roles:
         if role.lws:
             longest = role.lws[-1]
@@ -194,17 +193,15 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
             names.append((place, "LeaderWorkerSet", longest.name, limit))
         if plan.rollout.pull_images:
             pull = object_names.image_pull(service, role.name, 0)
-            label_values.append((("rollout", "pullImages"), "DaemonSet", pull))
+            names.append((("rollout", "pullImages"), "DaemonSet", pull, DNS_LABEL_LIMIT))
     if model is not None and model.cache is not None and model.cache.warm_up:
         job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)
-        label_values.append((("model", "cache", "warmUp"), "Job", job))
+        names.append((("model", "cache", "warmUp"), "Job", job, DNS_LABEL_LIMIT))
     if routing is not None and routing.router.has_endpoint_picker:
         picker = object_names.endpoint_picker(service)
-        label_values.append((("metadata", "name"), "endpoint picker", picker))
+        names.append((("metadata", "name"), "endpoint picker", picker, DNS_LABEL_LIMIT))
     if routing is not None and routing.gateway is not None:
-        label_values.append((("metadata", "name"), "Gateway", routing.gateway.name))
-    # The names in `label_values` are also label values, which are at most as long as a DNS label.
-    names += [(*name, DNS_LABEL_LIMIT) for name in label_values]
+        names.append((("metadata", "name"), "Gateway", routing.gateway.name, DNS_LABEL_LIMIT))
     for at, kind, name, limit in names:
         if len(name) > limit:
             message = (
@@ -252,16 +249,6 @@ def _check_reachability(built: BuiltService) -> Iterator[Finding]:
         yield warning(SERVING_PORTS_DIFFER, ("roles",), message)
 
 
-def _check_placement(built: BuiltService) -> Iterator[Finding]:
-    """Warn about a `placement` that `place` has not replaced with node selectors."""
-    message = "has no effect by itself: call `place` in a program, or pass `--inventory`"
-    if built.args.placement.colocate is not None:
-        yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), message)
-    for index, role in enumerate(built.args.roles):
-        if role.placement is not None:
-            yield warning(PLACEMENT_NOT_APPLIED, ("roles", index, "placement"), message)
-
-
 CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
     check_model_cache,
     _check_name,
@@ -271,5 +258,4 @@ CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
     check_scheduling,
     check_kueue_labels,
     _check_reachability,
-    _check_placement,
 )

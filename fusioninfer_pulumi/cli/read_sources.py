@@ -331,7 +331,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
     The result is None if nothing could be placed. `inventory` and `previous` (the JSON output of
     an earlier `place` or `plan --inventory`) are paths.
     """
-    from fusioninfer_pulumi.checks.service_checks import PLACEMENT_NOT_APPLIED
+    from fusioninfer_pulumi.checks.ignored_field_checks import PLACEMENT_NOT_APPLIED
 
     if source.is_project:
         if not source.has_severity(Severity.ERROR):

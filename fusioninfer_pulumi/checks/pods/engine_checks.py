@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields
 from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
@@ -83,14 +84,26 @@ def check_parallelism(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
     if args is None or engine is None:
         return
-    unsupported = {
-        "dataRPCPort": args.data_rpc_port is not None and not engine.sizes.rpc_flags,
-        "portPerRank": bool(args.port_per_rank) and not engine.sizes.rank_port_flags,
-    }
-    for field, is_unsupported in unsupported.items():
-        if is_unsupported:
-            message = f"is not supported by {engine.title}; remove it"
-            yield error(UNSUPPORTED_BY_ENGINE, (*at, field), message)
-    if args.expert and engine.sizes.needs_expert_ranks and args.tensor is None:
-        message = f"requires tensor: {engine.title} spreads experts over that many ranks"
-        yield error(UNSUPPORTED_BY_ENGINE, (*at, "expert"), message)
+    unsupported = f"is not supported by {engine.title}; remove it"
+    yield from check_fields(
+        at,
+        args,
+        FieldRule(
+            "data_rpc_port",
+            unsupported,
+            when=not engine.sizes.rpc_flags,
+            rule=UNSUPPORTED_BY_ENGINE,
+        ),
+        FieldRule(
+            "port_per_rank",
+            unsupported,
+            when=bool(args.port_per_rank) and not engine.sizes.rank_port_flags,
+            rule=UNSUPPORTED_BY_ENGINE,
+        ),
+        FieldRule(
+            "expert",
+            f"requires tensor: {engine.title} spreads experts over that many ranks",
+            when=bool(args.expert) and engine.sizes.needs_expert_ranks and args.tensor is None,
+            rule=UNSUPPORTED_BY_ENGINE,
+        ),
+    )
