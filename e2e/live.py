@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi.component.diagnosis import find_lws_failures, read_pods
+from fusioninfer_pulumi.component.cluster_access import list_objects
+from fusioninfer_pulumi.component.diagnosis import PodSnapshot, find_lws_failures
 from fusioninfer_pulumi.component.status import ServiceStatus, compute_status, is_available
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.kube.labels import REVISION
@@ -116,8 +117,8 @@ class LiveService:
             revisions = {name: item["metadata"]["labels"][REVISION] for name, item in lws.items()}
             api = KubernetesApi(str(self.cluster.kubeconfig), None)
             failures.clear()
-            snapshot = read_pods(api, self.namespace, self.plan.service)
-            failures.update(find_lws_failures(revisions, snapshot))
+            pods = list_objects(api, self.namespace, self.plan.service, [("v1", "Pod")])
+            failures.update(find_lws_failures(revisions, PodSnapshot(list(pods.values()))))
             return set(failures) == set(names)
 
         self.cluster.wait(have_failed, TIMEOUT, lambda: failures)

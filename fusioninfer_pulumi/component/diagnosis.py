@@ -28,14 +28,10 @@ from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import API_VERSION, NATIVE_API_VERSION
 
-#: Timeout of the read at the end of an update.
-_READ_SECONDS = 10.0
 #: Timeouts after a failed update; they are longer, because some reasons are visible only briefly.
 _READ_SERVICE_SECONDS, _WATCH_SECONDS, _WATCH_MARGIN_SECONDS = 40.0, 20.0, 10.0
-#: While an update waits: interval between reads of pods, timeout of a read, and the time after
-#: which a reason is shown.
-_POD_INTERVAL_SECONDS, _POD_READ_SECONDS, _REASON_DELAY_SECONDS = 10.0, 5.0, 3.0
-_MINUTE = 60
+#: Interval between reads of pods while an update waits.
+_POD_INTERVAL_SECONDS = 10.0
 #: Maximum lines of an explanation.
 _MAX_LINES = 12
 #: Field selectors; LeaderWorkerSet reports the recreation of a group with a normal event.
@@ -44,6 +40,7 @@ _EVENT_SELECTORS = ("type=Warning", "type=Normal,reason=RecreateGroup")
 _STARTING = ("ContainerCreating", "PodInitializing")
 _MAX_EVENTS = 2
 _MAX_CHARACTERS = 300
+_PODS = ("v1", "Pod")
 
 Object = Mapping[str, Any]
 
@@ -103,14 +100,6 @@ def read_service(api: KubernetesApi, namespace: str, service: str) -> PodSnapsho
     has_kueue = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
     workloads = api.objects("kueue.x-k8s.io", "Workload", namespace) if has_kueue else None
     return PodSnapshot(pods, events, groups, tuple(api.unread), workloads or ())
-
-
-def read_pods(api: KubernetesApi, namespace: str, service: str) -> PodSnapshot:
-    """Read only a service's pods; raises UnreadableError if they cannot be read."""
-    pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or ()
-    if api.unread:
-        raise UnreadableError(", ".join(api.unread))
-    return PodSnapshot(pods)
 
 
 def watch_service(
@@ -222,28 +211,20 @@ class Progress:
     def __init__(self, component: pulumi.Resource, plan: ServicePlan, cluster: Cluster) -> None:
         """Prepare the progress of an update, with reasons from `cluster`."""
         self._component, self._plan, self._cluster = component, plan, cluster
-        self._lws_name, self._waiting_since = "", 0.0
-        self._pods, self._next_read = PodSnapshot(), 0.0
+        self._pods, self._next_read = PodSnapshot(), time.monotonic() + _POD_INTERVAL_SECONDS
         self._logged_lines: set[str] = set()
         self._last_line = ""
 
     async def show(self, live: Mapping[str, Any], lws_name: str) -> None:
         """Show how many replicas are available, and what one LeaderWorkerSet waits for."""
         now = time.monotonic()
-        if lws_name != self._lws_name:
-            self._lws_name, self._waiting_since = lws_name, now
-        seconds = now - self._waiting_since
-        if seconds >= _REASON_DELAY_SECONDS and now >= self._next_read:
+        if now >= self._next_read:
             self._next_read = now + _POD_INTERVAL_SECONDS
-            try:
-                self._pods = await self._cluster.read(
-                    read_pods, self._plan.service, seconds=_POD_READ_SECONDS
-                )
-            except UnreadableError:
-                self._pods = PodSnapshot()
-        pods = sorted(self._pods.find_pods(lws_name), key=get_name)
-        reason = next(filter(None, map(describe_pod_progress, pods)), "")
-        self.show_line(format_progress(self._plan, live, lws_name, reason, seconds))
+            # The previous reasons stay if the pods cannot be read.
+            with contextlib.suppress(UnreadableError):
+                pods = await self._cluster.read_objects(self._plan.service, _PODS)
+                self._pods = PodSnapshot(list(pods.values()))
+        self.show_line(format_progress(self._plan, live, lws_name, self._pods))
 
     def log_once(self, line: str) -> None:
         """Log a permanent line, once per update."""
@@ -259,18 +240,21 @@ class Progress:
 
 
 def format_progress(
-    plan: ServicePlan, live: Mapping[str, Any], lws_name: str, reason: str, seconds: float
+    plan: ServicePlan, live: Mapping[str, Any], lws_name: str, snapshot: PodSnapshot
 ) -> str:
-    """Return `decode 1/2, prefill 1/1 available; decode-1: ImagePullBackOff, for 3m` or similar."""
+    """Return `decode 1/2 available; pod svc-decode-1-0: container vllm: ErrImagePull` or similar.
+
+    The line has the first reason why pods of `lws_name` are not ready.
+    """
     counts = ", ".join(
         f"{role.name} {sum(count_ready_replicas(lws, live.get(lws.name)) for lws in role.lws)}"
         f"/{len(role.replicas)}"
         for role in plan.roles
     )
-    short = lws_name.removeprefix(f"{plan.service}-")
-    minutes = int(seconds // _MINUTE)
-    parts = [part for part in (reason, f"for {minutes}m" if minutes else "") if part]
-    return f"{counts} available" + (f"; {short}: {', '.join(parts)}" if parts else "")
+    reasons = _group_by_reason(
+        snapshot.find_pods(lws_name), lambda pod: describe_pod_problem(pod, ())
+    )
+    return "; ".join([f"{counts} available", *reasons[:1]])
 
 
 async def read_lws_failures(
@@ -293,9 +277,8 @@ async def read_lws_failures(
     if is_yaml_only or not revisions or not is_pulumi_update():
         return {}
     try:
-        cluster = Cluster(component, plan.namespace)
-        pods = await cluster.read(read_pods, plan.service, seconds=_READ_SECONDS)
-        return find_lws_failures(revisions, pods)
+        pods = await Cluster(component, plan.namespace).read_objects(plan.service, _PODS)
+        return find_lws_failures(revisions, PodSnapshot(list(pods.values())))
     # The status is then less specific, but must not fail.
     except Exception as problem:  # noqa: BLE001
         message = f"cannot read why replicas are not available: {describe_read_error(problem)}"
@@ -364,7 +347,9 @@ def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
     events = [event for event in events if event.get("reason") != "FailedScheduling"]
     reasons += find_latest_events(events, "Pod", get_name(pod))
     phase = (pod.get("status") or {}).get("phase") or "unknown"
-    return "; ".join(dict.fromkeys(reasons)) or f"phase {phase}, not ready"
+    # A pod with a node stays Pending until the kubelet can start its containers.
+    action = "pulling images or mounting volumes" if phase == "Pending" else "not ready"
+    return "; ".join(dict.fromkeys(reasons)) or f"phase {phase}, {action}"
 
 
 def is_ready_or_explained(pod: Object) -> bool:
@@ -381,21 +366,6 @@ def describe_pod_failure(pod: Object) -> str | None:
     if _is_true(pod, "Ready") or scheduled.get("status") == "False":
         return None
     return "; ".join(_find_reasons(pod, include_running=False)) or None
-
-
-def describe_pod_progress(pod: Object) -> str:
-    """Return what a pod is doing before it is ready, in a few words; empty if it is ready."""
-    if _is_true(pod, "Ready"):
-        return ""
-    if not is_bound(pod):
-        return "waits for a node"
-    for container in _list_containers(pod):
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") in _STARTING:
-            return "pulls its image or mounts its volumes"
-        if waiting.get("reason"):
-            return str(waiting["reason"])
-    return "starts"
 
 
 def find_latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:

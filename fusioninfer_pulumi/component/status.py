@@ -156,16 +156,8 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
     # Volcano never removes the condition Unschedulable, so the phase decides.
     if pod_group is None or status.get("phase") not in ("Pending", "Inqueue"):
         return None
-    conditions = status.get("conditions") or ()
-    unschedulable = [
-        condition for condition in conditions if condition.get("type") == "Unschedulable"
-    ]
-    latest: Live = max(
-        reversed(unschedulable),
-        key=lambda condition: str(condition.get("lastTransitionTime")),
-        default={},
-    )
-    return str(latest.get("message") or f"the PodGroup is {status['phase']}")
+    condition = find_condition(status, "Unschedulable")
+    return str(condition.get("message") or f"the PodGroup is {status['phase']}")
 
 
 def explain_unplaced_gang(pod_group: Live) -> str | None:

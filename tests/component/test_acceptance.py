@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from component.awaited import awaited
+from component.diagnosed import pod
 from routed import ROUTE
 from rows import each_row
 from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi import render
-from fusioninfer_pulumi.component.diagnosis import format_progress
+from fusioninfer_pulumi.component.diagnosis import PodSnapshot, format_progress
 from fusioninfer_pulumi.component.status import find_unaccepted, list_awaited_manifests
 
 ACCEPTED = {"type": "Accepted", "status": "True"}
@@ -138,6 +139,11 @@ def test_progress_line_shows_counts_and_reason() -> None:
         "status": {"readyReplicas": 1, "conditions": [{"type": "Available", "status": "True"}]}
     }
     result = {"svc-inference-0": ready}
-    line = format_progress(plan, result, "svc-inference-1", "ImagePullBackOff", 185)
-    assert line == "inference 1/2 available; inference-1: ImagePullBackOff, for 3m"
-    assert format_progress(plan, result, "svc-inference-1", "", 5) == "inference 1/2 available"
+    waiting = {"name": "vllm", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    pods = PodSnapshot([pod("svc-inference-1-0", containerStatuses=[waiting])])
+    line = format_progress(plan, result, "svc-inference-1", pods)
+    assert line == (
+        "inference 1/2 available; pod svc-inference-1-0: container vllm: ImagePullBackOff"
+    )
+    line = format_progress(plan, result, "svc-inference-1", PodSnapshot())
+    assert line == "inference 1/2 available"

@@ -47,12 +47,12 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
     ("findings", "messages"),
     [
         (pod(conditions=[{"type": "Ready", "status": "True"}]), None),
-        (pod(phase="Pending"), "phase Pending, not ready"),
+        (pod(phase="Pending"), "phase Pending, pulling images or mounting volumes"),
         (pod(), "phase unknown, not ready"),
         (pod(phase="Running", **container(state={"running": {}})),
          "container vllm: running but not ready"),
         (pod(phase="Pending", **container(state={"waiting": {"reason": "ContainerCreating"}})),
-         "phase Pending, not ready"),
+         "phase Pending, pulling images or mounting volumes"),
         (pod(**container(state={"waiting": {"reason": "ErrImagePull", "message": "no\n  such"}})),
          "container vllm: ErrImagePull: no such"),
         (pod(**container(state={"terminated": KILLED})),
@@ -90,7 +90,8 @@ def test_pods_with_same_reason_share_a_line() -> None:
     pods = [pod(f"svc-inference-0-{index}", phase="Pending") for index in range(4)]
     pods.append(pod("svc-inference-1-0", phase="Failed"))
     messages = explain_lws([SET], PodSnapshot(pods))
-    assert messages == ["pod svc-inference-0-0 and 3 more: phase Pending, not ready"]
+    reason = "phase Pending, pulling images or mounting volumes"
+    assert messages == [f"pod svc-inference-0-0 and 3 more: {reason}"]
 
 
 def test_lws_without_pods_shows_controller_events() -> None:
@@ -115,12 +116,12 @@ def test_normal_recreate_group_event_is_not_a_reason() -> None:
         assert has_lws_reason(SET, PodSnapshot(events=[event])) is enough
 
 
-def test_latest_volcano_condition_explains_gang() -> None:
-    old, new = ({"type": "Unschedulable", "status": "True", "message": text,
-                 "lastTransitionTime": text} for text in ("1", "2"))  # fmt: skip
+def test_volcano_condition_explains_gang() -> None:
+    # Volcano keeps one condition of each type.
+    new = {"type": "Unschedulable", "status": "True", "message": "no room"}
     waiting = [pod(node=None)]
-    assert explain_gang(PodSnapshot(waiting, pod_groups=[group("Pending", new, old)])) == [
-        "PodGroup svc: 2"
+    assert explain_gang(PodSnapshot(waiting, pod_groups=[group("Pending", new)])) == [
+        "PodGroup svc: no room"
     ]
     assert explain_gang(PodSnapshot(waiting, pod_groups=[group(None)])) == [
         "PodGroup svc: the gang is not scheduled"

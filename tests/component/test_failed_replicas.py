@@ -100,17 +100,17 @@ def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         return None, None
 
     def run(findings: Any = None, *, preview: bool = False) -> tuple[Any, list[str], int]:
-        def find_pods(*where: Any) -> PodSnapshot:
-            assert where == (api, "default", "svc")
+        def list_pods(*where: Any) -> access.Objects:
+            assert where == (api, "default", "svc", (("v1", "Pod"),))
             requests.append(where)
             if isinstance(findings, Exception):
                 raise findings
             if isinstance(findings, float):
                 time.sleep(findings)
-            return PodSnapshot([findings])
+            return {"pod": findings}
 
         monkeypatch.setattr(diagnosis, "is_pulumi_update", lambda: not pulumi.runtime.is_dry_run())
-        monkeypatch.setattr(diagnosis, "read_pods", find_pods)
+        monkeypatch.setattr(access, "list_objects", list_pods)
         monkeypatch.setattr(access, "KubernetesApi", lambda *_: api)
         monkeypatch.setattr(access, "read_kubeconfig", kubeconfig)
         manifest = service(role(replicas=3))
@@ -161,7 +161,7 @@ def test_pods_of_available_lws_are_ignored(status: Any) -> None:
 def test_unreadable_cluster_leaves_status_unchanged(
     status: Any, monkeypatch: pytest.MonkeyPatch, problem: Any, why: str
 ) -> None:
-    monkeypatch.setattr(diagnosis, "_READ_SECONDS", 0.01 if problem == 0.05 else 5.0)
+    monkeypatch.setattr(access, "_READ_SECONDS", 0.01 if problem == 0.05 else 5.0)
     expected, logged, _ = status(problem)
     assert expected["components"]["inference"]["phase"] == "Deploying"
     assert logged == [f"cannot read why replicas are not available: {why}"]
@@ -183,4 +183,4 @@ def test_preview_and_yaml_rendering_read_no_pods(
 
 def test_denied_pod_list_is_unreadable() -> None:
     with pytest.raises(UnreadableError, match="pods in models: 403 Forbidden"):
-        diagnosis.read_pods(FakeCluster(denied=["/pods"]), "models", "svc")
+        access.list_objects(FakeCluster(denied=["/pods"]), "models", "svc", [("v1", "Pod")])
