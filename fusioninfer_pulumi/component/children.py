@@ -113,23 +113,26 @@ class Children:
         name: str,
         plan: ServicePlan,
         manifests: Sequence[Manifest],
-        existing: Mapping[str, StackLws],
+        existing: Mapping[str, StackLws] | None,
         child_options: pulumi.ResourceOptions,
     ) -> None:
         """Register all objects in apply order, with `child_options` for each.
 
-        `existing`: the LeaderWorkerSets in the stack's state, by their planned names.
+        `existing`: the LeaderWorkerSets in the stack's state, by their planned names; None if the
+        state cannot be read.
         """
         self._registered: dict[str, list[tuple[Manifest, KubernetesObject]]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
         self._yaml_only_input = is_yaml_only(component)
         self.is_yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._yaml_only_input)
         self._steps = {step.name: step for step in order_update(plan)}
-        self._existing = existing
+        self._existing = existing or {}
         self._update: Update | None = None
         self.observed = pulumi.Output.from_input(Observed())
         if is_pulumi_update() and self._yaml_only_input is not True:
-            self._update = Update(component, name, plan, manifests, self.is_yaml_only.future)
+            self._update = Update(
+                component, name, plan, manifests, existing, self.is_yaml_only.future
+            )
             self.observed = self._update.result
         elif pulumi.runtime.is_dry_run():
             self.observed = pulumi.Output.from_input(read_observed(name))

@@ -132,8 +132,6 @@ class InferenceService(pulumi.ComponentResource):
         raise_errors(check_layout_switch(name, self.plan, get_stack_lws()), name)
         stack_lws = find_stack_lws(name, self.plan)
         raise_errors(check_update(self.plan, manifests, stack_lws), name)
-        if stack_lws is None:
-            stack_lws = {}  # the state cannot be read
         super().__init__(TOKEN, name, build_recorded_inputs(self.plan), opts)
         collected = collected_services.get()
         if collected is not None:
@@ -144,7 +142,7 @@ class InferenceService(pulumi.ComponentResource):
             findings = [*self.plan.findings, *check_ignored_rules(ignored)]
             log_warnings(drop_ignored(findings, ignored), self)
             if pulumi.runtime.is_dry_run():
-                old_engines = [lws.engine for lws in stack_lws.values() if lws.engine]
+                old_engines = [lws.engine for lws in (stack_lws or {}).values() if lws.engine]
                 comparison = UpdateComparison(old_engines, manifests, self.plan)
                 for line in describe_mixed_revisions(comparison):
                     pulumi.log.warn(line, self)
@@ -161,7 +159,7 @@ class InferenceService(pulumi.ComponentResource):
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
         observed_objects = self._children.observed_objects
         self.endpoint = self._compute_endpoint(observed_objects)
-        versions = {lws_name: lws.version for lws_name, lws in stack_lws.items()}
+        versions = {lws_name: lws.version for lws_name, lws in (stack_lws or {}).items()}
         self.status = self._compute_status(observed_objects, versions)
         probe_endpoint(self, self.plan, self.endpoint, self._children.get_deadline)
         check_on_server(self, self.plan, self._children.is_yaml_only, log_warnings)

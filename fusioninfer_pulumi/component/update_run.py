@@ -24,7 +24,6 @@ from fusioninfer_pulumi.component.pulumi_sdk import get_kubernetes_provider, get
 from fusioninfer_pulumi.component.route_shares import LWS, explain_unavailable_service
 from fusioninfer_pulumi.component.stack_state import (
     Observed,
-    find_stack_lws,
     is_adopting_objects,
     read_observed,
     read_version,
@@ -40,9 +39,9 @@ from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.rollout.state_machine import (
     Fail,
-    ListLws,
     ListReturned,
     LwsState,
     Observation,
@@ -79,14 +78,19 @@ class Update:
         name: str,
         plan: ServicePlan,
         manifests: Sequence[Mapping[str, Any]],
+        existing: Mapping[str, StackLws] | None,
         resolve_yaml_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
-        """Prepare the update; `start` runs it. `name` is the component's logical name."""
+        """Prepare the update; `start` runs it.
+
+        `name` is the component's logical name. `existing` are the LeaderWorkerSets in the stack's
+        state, by their planned names; None if the state cannot be read.
+        """
         self.plan, self._manifests, self._resolve_yaml_only = plan, manifests, resolve_yaml_only
         self._observed_before = read_observed(name)
-        self._state = build_initial_state(name, plan, manifests, self._observed_before)
+        self._state = build_initial_state(plan, manifests, existing, self._observed_before)
         # `served` is also None if an older version of this library wrote the component's state.
-        self._is_new = self._observed_before.served is None and find_stack_lws(name, plan) == {}
+        self._is_new = self._observed_before.served is None and existing == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
         self._registrations: dict[str, asyncio.Task[Any]] = {}
@@ -117,7 +121,8 @@ class Update:
     async def _run(self) -> None:
         try:
             if await self._resolve_yaml_only():
-                self._open_gates(self._gates)
+                for gate in self._gates.values():
+                    gate.set_result([])
                 self.replicas_available.set_result(None)
                 self._done.set_result(self._observed_before)
                 return
@@ -129,18 +134,17 @@ class Update:
             self._done.set_result(await self._build_observed(accepted, scheduled))
         except Exception as problem:  # noqa: BLE001  # awaiting the result raises it
             # Everything that waits for the update must fail too, or it would wait forever.
-            gates: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas_available]
-            for gate in gates:
-                if not gate.done():
-                    gate.set_exception(problem)
-                    gate.exception()
+            awaited: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas_available]
+            for future in awaited:
+                if not future.done():
+                    future.set_exception(problem)
+                    future.exception()
             self._done.set_exception(problem)
 
     async def _run_steps(self) -> None:
         observation: Observation = UpdateStarted(time.monotonic())
         while True:
             self._state, actions = advance(self._state, observation)
-            needs_list = False
             for action in actions:
                 if isinstance(action, Register):
                     self._register(action.names)
@@ -150,22 +154,16 @@ class Update:
                     await self._progress.show(self._live_lws or {}, action.name)
                 elif isinstance(action, Fail):
                     await self._fail(action.message, action.names)
-                else:
-                    needs_list = needs_list or isinstance(action, ListLws)
             if self._state.is_over:
                 return
-            observation = await (self._list() if needs_list else self._next_answer())
+            is_listing = self._state.is_listing
+            observation = await (self._list() if is_listing else self._next_answer())
 
     def _register(self, names: Iterable[str]) -> None:
         for name in names:
-            self._open_gates([name])
+            self._gates[name].set_result([])
             metadata = self._resources["LeaderWorkerSet", name].metadata.future()
             self._registrations[name] = asyncio.ensure_future(metadata)
-
-    def _open_gates(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name in self._gates and not self._gates[name].done():
-                self._gates[name].set_result([])
 
     async def _list(self) -> ListReturned:
         try:
@@ -177,16 +175,16 @@ class Update:
             time.monotonic(), {name: _build_snapshot(step, live[name]) for name, step in known}
         )
 
-    async def _next_answer(self) -> Observation:
+    async def _next_answer(self) -> PulumiAnswered:
         """Wait until Pulumi has registered a LeaderWorkerSet, or until the next list is due."""
         wake = self._state.wake_at
         pause = None if wake is None else max(0.0, wake - time.monotonic())
-        if not self._registrations:
+        if self._registrations:
+            first = asyncio.FIRST_COMPLETED
+            await asyncio.wait(self._registrations.values(), timeout=pause, return_when=first)
+        else:
             assert pause is not None, "an update without timers and answers is over"
             await asyncio.sleep(pause)
-            return PulumiAnswered(time.monotonic(), {})
-        first = asyncio.FIRST_COMPLETED
-        await asyncio.wait(self._registrations.values(), timeout=pause, return_when=first)
         names = [name for name, task in self._registrations.items() if task.done()]
         answers = {name: self._registrations.pop(name).result() for name in names}
         versions = {name: read_version(metadata or {}) for name, metadata in answers.items()}
@@ -212,7 +210,6 @@ class Update:
                 is get_kubernetes_provider(self.component)
             ):
                 await asyncio.shield(update.replicas_available)
-                timeout = update.plan.wait.timeout
         begin = time.monotonic()
         while True:
             try:
@@ -296,10 +293,12 @@ class Update:
 
 
 def build_initial_state(
-    name: str, plan: ServicePlan, manifests: Iterable[Mapping[str, Any]], observed: Observed
+    plan: ServicePlan,
+    manifests: Iterable[Mapping[str, Any]],
+    existing: Mapping[str, StackLws] | None,
+    observed: Observed,
 ) -> UpdateState:
     """Return the state before the update of a component, from the stack's state."""
-    existing = find_stack_lws(name, plan)
     lws_before = existing or {}
     revisions = {
         manifest["metadata"]["name"]: str(manifest["metadata"]["labels"][labels.REVISION])

@@ -131,7 +131,7 @@ class UpdateState:
         wait_timeout: `wait.timeout`, the timeout of new replicas.
         awaits_replicas: Whether the update waits for new replicas.
         needs_list: Whether the update fails if the first list fails.
-        is_listing: Whether a list has been requested and has not returned.
+        is_listing: Whether a list is requested and has not returned.
         has_list: Whether a list has succeeded. If a later one fails, the last success counts.
         failures: Failed attempts at the first list.
         blocked_since: When `is_blocked` became true, None while it is false.
@@ -263,11 +263,6 @@ class Register:
 
 
 @dataclass(frozen=True)
-class ListLws:
-    """List the service's LeaderWorkerSets."""
-
-
-@dataclass(frozen=True)
 class Warn:
     """Print a line, at most once in an update."""
 
@@ -293,14 +288,15 @@ class Fail:
     names: tuple[str, ...] | None
 
 
-Action: TypeAlias = Register | ListLws | Warn | ReportProgress | Fail
+Action: TypeAlias = Register | Warn | ReportProgress | Fail
 _Result: TypeAlias = tuple[UpdateState, tuple[Action, ...]]
 
 
 def advance(state: UpdateState, observation: Observation) -> _Result:
     """Return the state after an observation, and the actions to carry out.
 
-    An update ends when the state `is_over`, or with the action `Fail`.
+    If the new state `is_listing`, the next observation is a list. An update ends when the state
+    `is_over`, or with the action `Fail`.
     """
     at = observation.at
     actions: tuple[Action, ...] = ()
@@ -323,7 +319,7 @@ def advance(state: UpdateState, observation: Observation) -> _Result:
             actions += _fail_blocked(state, at)
     wake = state.wake_at
     if wake is not None and at >= wake and not _has_failure(actions):
-        return replace(state, is_listing=True), (*actions, ListLws())
+        state = replace(state, is_listing=True)
     return state, actions
 
 

@@ -19,7 +19,6 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.state_machine import (
     Action,
     Fail,
-    ListLws,
     ListReturned,
     LwsState,
     Observation,
@@ -120,7 +119,7 @@ class Run:
         self.pending: set[str] = set()
         self.at: dict[str, float] = {}
         self.been_up: set[str] = set()
-        self.listing = self.gave_up = False
+        self.gave_up = False
         served = world.served
         lws = {}
         for name, lws_step in world.steps.items():
@@ -170,9 +169,6 @@ class Run:
                 self.check_turns(action.names)
                 for name in action.names:
                     self.register(name)
-            elif isinstance(action, ListLws):
-                assert not self.listing, "one list at a time"
-                self.listing = True
             elif isinstance(action, Warn):
                 assert self.lists < 1, "the cluster was readable"
                 self.gave_up = True
@@ -278,7 +274,7 @@ class Run:
         choices: list[Callable[[], Observation]] = []
         if answering:
             choices.append(lambda: self.answer(answering, wild=wild))
-        if self.listing:
+        if self.state.is_listing:
             choices.append(self.listed)
         if wake is not None:
             choices.append(lambda: self.timer(wake, wild=wild))
@@ -306,7 +302,6 @@ class Run:
 
     def listed(self) -> ListReturned:
         world = self.world
-        self.listing = False
         world.now += world.random.choice((0.0, 0.1, 15.0))
         if not world.chance(self.lists):
             return ListReturned(world.now, None, "no answer")
