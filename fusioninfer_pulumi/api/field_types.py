@@ -26,7 +26,11 @@ from fusioninfer_pulumi.api.validation_errors import raise_findings, rule_error,
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, show
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths
-from fusioninfer_pulumi.kube.typed_args import find_duplicate_fields, to_plain, use_kubernetes_names
+from fusioninfer_pulumi.kube.typed_args import (
+    DuplicateFieldError,
+    to_plain,
+    use_kubernetes_names,
+)
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_KEY,
     INPUT_TOO_LARGE,
@@ -274,14 +278,11 @@ OnOff = Annotated[_Choice, Field(strict=False), _AcceptsBoolean()]
 
 
 def _convert_names(value: Any) -> Any:
-    plain = to_plain(value)
-    duplicate = next(find_duplicate_fields(plain), None)
-    if duplicate is not None:
-        name, python_name = duplicate
-        raise rule_error(
-            DUPLICATE_KEY, f"{name} and {python_name} are the same field; remove one of them"
-        )
-    return use_kubernetes_names(plain)
+    try:
+        return use_kubernetes_names(to_plain(value))
+    except DuplicateFieldError as problem:
+        message = f"{problem} are the same field; remove one of them"
+        raise rule_error(DUPLICATE_KEY, message) from None
 
 
 #: A part of a pod template: a dictionary with camelCase or snake_case names, or typed args of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -147,12 +147,8 @@ def get_program_services(opts: pulumi.ResourceOptions | None) -> ClusterServices
 
 
 def _find_provider(opts: pulumi.ResourceOptions) -> pulumi.ProviderResource | None:
-    providers: Any = opts.providers or []
-    if isinstance(providers, Mapping):
-        providers = providers.values()
-    elif not isinstance(providers, Iterable):
-        providers = [providers]
-    candidates = (opts.provider, *providers)
-    explicit = (item for item in candidates if item and item.package == "kubernetes")
+    single = pulumi.ResourceOptions(providers=[opts.provider] if opts.provider else None)
+    # Merged options have a mapping of providers by package, in which `provider` takes precedence.
+    providers: Any = pulumi.ResourceOptions.merge(opts, single).providers or {}
     inherited = get_kubernetes_provider(opts.parent) if opts.parent is not None else None
-    return next(explicit, inherited)
+    return providers.get("kubernetes", inherited)

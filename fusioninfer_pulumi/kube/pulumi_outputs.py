@@ -39,11 +39,7 @@ def is_known_equal(first: object, second: object) -> bool:
 
 def has_output(value: object) -> bool:
     """Return whether plain mappings and lists contain an Output at any depth."""
-    if isinstance(value, Mapping):
-        return any(has_output(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(has_output(item) for item in value)
-    return is_output(value)
+    return next(output_paths(value), None) is not None
 
 
 def output_paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -42,15 +42,12 @@ def suggest_accelerator(resource: str) -> str | None:
     """Return the accelerator that a misspelled name such as `nvidia.com/gpus` means, or None."""
     if is_accelerator(resource):
         return None
-    lowered = resource.lower()
-    names = {name.lower(): name for name in _ACCELERATORS}
-    if lowered in names:
-        return names[lowered]
     if resource.startswith(_OTHER_PREFIXES) or resource.endswith(_OTHER_SUFFIXES):
         return None
     import difflib  # noqa: PLC0415  # startup time: few names get here
 
-    close = difflib.get_close_matches(lowered, names, n=1, cutoff=_MIN_SIMILARITY)
+    names = {name.lower(): name for name in _ACCELERATORS}
+    close = difflib.get_close_matches(resource.lower(), names, n=1, cutoff=_MIN_SIMILARITY)
     return names[close[0]] if close else None
 
 

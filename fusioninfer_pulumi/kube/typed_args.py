@@ -8,7 +8,6 @@ of maps such as `labels` are not field names, so they are not converted.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -65,32 +64,28 @@ def to_plain(value: Any) -> Any:
     return str.__str__(value) if isinstance(value, str) else value
 
 
+class DuplicateFieldError(Exception):
+    """A mapping has a field under its Kubernetes name and its Python name; the text names both."""
+
+
 def use_kubernetes_names(value: Any) -> Any:
-    """Replace Python names with Kubernetes names in a pod template or a part of it."""
+    """Replace Python names with Kubernetes names in a pod template or a part of it.
+
+    Raises:
+        DuplicateFieldError: A field is set under both names.
+    """
     if isinstance(value, dict):
-        renamed = {}
+        renamed: dict[Any, Any] = {}
         for key, item in value.items():
             name = kubernetes_name(key) if isinstance(key, str) else key
+            if name != key and name in value:
+                raise DuplicateFieldError(f"{name} and {key}")
             has_user_keys = name in USER_KEY_MAPS and isinstance(item, dict)
             renamed[name] = item if has_user_keys else use_kubernetes_names(item)
         return renamed
     if isinstance(value, list):
         return [use_kubernetes_names(item) for item in value]
     return value
-
-
-def find_duplicate_fields(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the Kubernetes name and the Python name of each field that is set under both."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            name = kubernetes_name(key) if isinstance(key, str) else key
-            if name != key and name in value:
-                yield name, key
-            if name not in USER_KEY_MAPS:
-                yield from find_duplicate_fields(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from find_duplicate_fields(item)
 
 
 def _read_kubernetes_names(args_type: type) -> dict[str, str]:
