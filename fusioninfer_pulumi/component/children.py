@@ -22,7 +22,7 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
 )
 from fusioninfer_pulumi.component.pulumi_sdk import is_yaml_only
 from fusioninfer_pulumi.component.route_shares import find_growing_shares
-from fusioninfer_pulumi.component.stack_state import Observed, get_stack_shares, read_observed
+from fusioninfer_pulumi.component.stack_state import Observed, get_stack_state, read_observed
 from fusioninfer_pulumi.component.update_run import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -144,7 +144,7 @@ class Children:
         for manifest in manifests:
             kind = manifest["kind"]
             resource_type = _TYPES.get(kind, KubernetesObject)
-            annotated, opts = self._add_annotations(manifest), self._build_options(manifest)
+            annotated, opts = self._add_await_annotation(manifest), self._build_options(manifest)
             resource = resource_type(self._format_logical_name(manifest), annotated, opts)
             self._registered.setdefault(kind, []).append((manifest, resource))
             if self._update is not None:
@@ -215,9 +215,8 @@ class Children:
                 gate = self._update.create_registration_gate(name)
                 depends_on = gate.apply(lambda _: dependencies)
         elif kind == "HTTPRoute" and self._update is not None:
-            growing = find_growing_shares(
-                self._plan, get_stack_shares(self._format_logical_name(manifest))
-            )
+            shares_before = get_stack_state().shares.get(self._format_logical_name(manifest))
+            growing = find_growing_shares(self._plan, shares_before)
             if growing:
                 available: Any = self._update.wait_for_services(growing)
                 depends_on = pulumi.Output.from_input(available).apply(lambda _: dependencies)
@@ -228,13 +227,19 @@ class Children:
         object_options.custom_timeouts = build_timeouts(manifest, self._plan)
         return pulumi.ResourceOptions.merge(self._child_options, object_options)
 
-    def _add_annotations(self, manifest: Manifest) -> Manifest:
-        """Add annotations for Pulumi's provider, unless objects are written to files."""
-        extra = build_await_annotations(manifest, self._plan)
-        if not extra or self._yaml_only_input is True:
+    def _add_await_annotation(self, manifest: Manifest) -> Manifest:
+        """Add `skipAwait` if the provider must not wait for the object.
+
+        Objects that are written to files do not get the annotation.
+        """
+        kind, metadata = manifest["kind"], manifest["metadata"]
+        skips_await = kind in _NEVER_AWAITED
+        if kind == "Deployment":
+            skips_await = not self._plan.wait.level.awaits_replicas
+        if not skips_await or self._yaml_only_input is True:
             return manifest
-        metadata = manifest["metadata"]
-        annotated = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **extra}}
+        annotations = {**(metadata.get("annotations") or {}), labels.PULUMI_SKIP_AWAIT: "true"}
+        annotated = {**metadata, "annotations": annotations}
         if isinstance(self._yaml_only_input, pulumi.Output):
             chosen = self._yaml_only_input.apply(lambda only: metadata if only else annotated)
             return {**manifest, "metadata": chosen}
@@ -245,15 +250,6 @@ def _read_group(manifest: Manifest) -> str | None:
     """Return the serving group of an object, None if it belongs to all groups."""
     group: str | None = manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
     return group
-
-
-def build_await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, str]:
-    """Return the annotation `skipAwait` if the provider must not wait for an object."""
-    kind = manifest["kind"]
-    skips_await = kind in _NEVER_AWAITED
-    if kind == "Deployment":
-        skips_await = not plan.wait.level.awaits_replicas
-    return {labels.PULUMI_SKIP_AWAIT: "true"} if skips_await else {}
 
 
 def build_timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | None:

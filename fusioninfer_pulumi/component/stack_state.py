@@ -54,27 +54,28 @@ class StackState:
     """What the stack's state contains about all services.
 
     Attributes:
+        is_known: Whether it could be read; not under mocks or on the command line, for example.
         lws: The LeaderWorkerSets.
         components: Outputs of the components by logical name.
         shares: Percentage of each pool in each HTTPRoute, by the route's logical name.
         created: Logical names of the components that the program has created so far.
     """
 
-    lws: tuple[StackLws, ...]
-    components: Mapping[str, Observed]
-    shares: Mapping[str, Mapping[str, float]]
+    is_known: bool = False
+    lws: tuple[StackLws, ...] = ()
+    components: Mapping[str, Observed] = field(default_factory=dict)
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
 
 
 # Keyed by the stack, so that entries are dropped with it.
-_states: WeakKeyDictionary[Any, StackState | None] = WeakKeyDictionary()
+_states: WeakKeyDictionary[Any, StackState] = WeakKeyDictionary()
 
 
-def read_stack_state() -> StackState | None:
-    """Read the stack's state from Pulumi; None if Pulumi does not return it."""
+def _read_stack_state() -> StackState:
     resources = read_stack_resources()
     if resources is None:
-        return None
+        return StackState()
     lws, components, shares = [], {}, {}
     for urn, resource in resources.items():
         _stack, _project, types, logical = urn.split("::", 3)
@@ -86,25 +87,17 @@ def read_stack_state() -> StackState | None:
                 shares[logical] = compute_pool_shares(rules or ())
             case token if token == TOKEN:
                 components[logical] = _read_observed_output(resource)
-    return StackState(tuple(lws), components, shares)
+    return StackState(is_known=True, lws=tuple(lws), components=components, shares=shares)
 
 
-def get_stack_lws() -> tuple[StackLws, ...] | None:
-    """Return the LeaderWorkerSets of all services in the stack's state.
-
-    None if the state cannot be read, for example under mocks or on the command line.
-    """
-    state = _get_state()
-    return None if state is None else state.lws
-
-
-def get_stack_shares(route: str) -> Mapping[str, float] | None:
-    """Return the percentage of each pool in an HTTPRoute, by the route's logical name.
-
-    None if the stack's state has no such route, or cannot be read.
-    """
-    state = _get_state()
-    return None if state is None else state.shares.get(route)
+def get_stack_state() -> StackState:
+    """Return the stack's state before the update, which is read once per program."""
+    stack = get_running_stack()
+    if stack is None or collected_services.get() is not None:
+        return StackState()
+    if stack not in _states:
+        _states[stack] = _read_stack_state()
+    return _states[stack]
 
 
 def read_observed(name: str) -> Observed:
@@ -113,9 +106,7 @@ def read_observed(name: str) -> Observed:
     If the state has no component of that name (new or renamed), the result has no objects, and its
     `served` is None.
     """
-    state = _get_state()
-    observed = state.components.get(name) if state is not None else None
-    return observed if observed is not None else Observed(served=None)
+    return get_stack_state().components.get(name, Observed(served=None))
 
 
 def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
@@ -126,8 +117,8 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     as a service of the same name in another cluster. None if the state cannot be read. The
     component is recorded as created.
     """
-    state = _get_state()
-    if state is None:
+    state = get_stack_state()
+    if not state.is_known:
         return None
     state.created.add(name)
     by_logical_name: dict[str, list[StackLws]] = {}
@@ -151,15 +142,6 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
         if lws is not None:
             existing[planned] = lws
     return existing
-
-
-def _get_state() -> StackState | None:
-    stack = get_running_stack()
-    if stack is None or collected_services.get() is not None:
-        return None
-    if stack not in _states:
-        _states[stack] = read_stack_state()
-    return _states[stack]
 
 
 def is_adopting_objects() -> bool:
