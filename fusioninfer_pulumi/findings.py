@@ -189,6 +189,13 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
+def raise_errors(findings: Iterable[Finding], title: str = "") -> None:
+    """Raise an InvalidServiceError with the findings that reject the input, if there are any."""
+    rejected = errors(findings)
+    if rejected:
+        raise InvalidServiceError(rejected, title)
+
+
 def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that is most similar to `key`, None if none is similar enough."""
     import difflib  # noqa: PLC0415  # startup time: most manifests have no unknown key

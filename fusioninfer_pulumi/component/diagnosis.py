@@ -25,6 +25,7 @@ from fusioninfer_pulumi.component.status import (
 from fusioninfer_pulumi.findings import list_names
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
+from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import API_VERSION, NATIVE_API_VERSION
 
@@ -50,15 +51,9 @@ def get_name(manifest: Object) -> str:
     return str(manifest["metadata"]["name"])
 
 
-def get_label(manifest: Object, key: str) -> str | None:
-    """Return the value of an object's label, None if it has no such label."""
-    value = (manifest["metadata"].get("labels") or {}).get(key)
-    return None if value is None else str(value)
-
-
 def is_bound(pod: Object) -> bool:
     """Return whether a pod is assigned to a node."""
-    return bool((pod.get("spec") or {}).get("nodeName"))
+    return bool(lookup(pod, "spec", "nodeName"))
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,8 @@ class PodSnapshot:
 
     def find_pods(self, lws: str) -> list[Object]:
         """Return the pods of a LeaderWorkerSet."""
-        return [pod for pod in self.pods if get_label(pod, labels.LWS_NAME) == lws]
+        path = ("metadata", "labels", labels.LWS_NAME)
+        return [pod for pod in self.pods if lookup(pod, *path) == lws]
 
 
 def read_service(api: KubernetesApi, namespace: str, service: str) -> PodSnapshot:
@@ -186,10 +182,10 @@ def explain_queue(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for workload in snapshot.workloads:
         owners = {owner["name"] for owner in workload["metadata"].get("ownerReferences") or ()}
-        for condition in (workload.get("status") or {}).get("conditions") or ():
-            if condition["type"] == "QuotaReserved" and condition["status"] == "False":
-                waiting = reasons.setdefault(str(condition.get("message") or ""), [])
-                waiting += sorted(owners & set(names))
+        condition = find_condition(workload.get("status") or {}, "QuotaReserved")
+        if condition.get("status") == "False":
+            waiting = reasons.setdefault(str(condition.get("message") or ""), [])
+            waiting += sorted(owners & set(names))
     return [
         f"Kueue has not admitted LeaderWorkerSet {list_names(waiting, limit=1)}: {reason}"
         for reason, waiting in reasons.items()
@@ -270,7 +266,7 @@ async def read_lws_failures(
     On an error it is empty too, and a line is logged.
     """
     revisions = {
-        name: get_label({"metadata": (state or {}).get("metadata") or {}}, labels.REVISION)
+        name: lookup(state, "metadata", "labels", labels.REVISION)
         for name, state in live.items()
         if not is_available(state)
     }
@@ -299,7 +295,7 @@ def find_lws_failures(revisions: Mapping[str, str | None], snapshot: PodSnapshot
             pod
             for pod in snapshot.find_pods(name)
             if not pod["metadata"].get("deletionTimestamp")
-            or (revision is not None and get_label(pod, labels.REVISION) == revision)
+            or lookup(pod, "metadata", "labels", labels.REVISION) == (revision or "unknown")
         ]
         reasons = _group_by_reason(pods, describe_pod_failure)
         if reasons:
@@ -336,7 +332,7 @@ def _list_lws_events(name: str, events: Sequence[Object]) -> Iterator[str]:
 
 def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
     """Describe why a pod is not ready, on one line without its name; None if it is ready."""
-    if _is_true(pod, "Ready"):
+    if _is_ready(pod):
         return None
     reasons = list(_find_reasons(pod))
     if not is_bound(pod):
@@ -354,7 +350,7 @@ def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
 
 def is_ready_or_explained(pod: Object) -> bool:
     """Return whether a pod is ready, or its status shows why it is not."""
-    return _is_true(pod, "Ready") or any(_find_reasons(pod))
+    return _is_ready(pod) or any(_find_reasons(pod))
 
 
 def describe_pod_failure(pod: Object) -> str | None:
@@ -363,7 +359,7 @@ def describe_pod_failure(pod: Object) -> str | None:
     None if the pod is ready or may still become ready: while it waits for a node, starts or runs.
     """
     scheduled = find_condition(pod.get("status") or {}, "PodScheduled")
-    if _is_true(pod, "Ready") or scheduled.get("status") == "False":
+    if _is_ready(pod) or scheduled.get("status") == "False":
         return None
     return "; ".join(_find_reasons(pod, include_running=False)) or None
 
@@ -420,8 +416,8 @@ def _format_exit(ended: Mapping[str, Any]) -> str:
     return _format_reason(f"exit code {ended.get('exitCode')}{reason}", ended.get("message"))
 
 
-def _is_true(pod: Object, kind: str) -> bool:
-    return find_condition(pod.get("status") or {}, kind).get("status") == "True"
+def _is_ready(pod: Object) -> bool:
+    return find_condition(pod.get("status") or {}, "Ready").get("status") == "True"
 
 
 def _format_reason(reason: Any, message: Any) -> str:
@@ -432,6 +428,10 @@ def _format_reason(reason: Any, message: Any) -> str:
 
 
 def _read_event_time(event: Object) -> str:
-    series = event.get("series") or {}
-    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
-    return str(next(filter(None, times), event["metadata"].get("creationTimestamp") or ""))
+    times = (
+        event.get("lastTimestamp"),
+        lookup(event, "series", "lastObservedTime"),
+        event.get("eventTime"),
+        event["metadata"].get("creationTimestamp"),
+    )
+    return str(next(filter(None, times), ""))

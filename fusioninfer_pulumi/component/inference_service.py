@@ -33,18 +33,17 @@ from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import (
     OBSERVED,
     find_stack_lws,
-    get_stack_lws,
+    get_stack_state,
     read_version,
 )
 from fusioninfer_pulumi.component.status import ServiceStatus, compute_status
 from fusioninfer_pulumi.findings import (
     Finding,
-    InvalidServiceError,
     Severity,
     drop_ignored,
-    errors,
     format_with_rule,
     parse_ignored_rules,
+    raise_errors,
 )
 from fusioninfer_pulumi.loading.validate import validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
@@ -129,7 +128,7 @@ class InferenceService(pulumi.ComponentResource):
         collisions = get_program_services(opts).add(self.plan)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
-        raise_errors(check_layout_switch(name, self.plan, get_stack_lws()), name)
+        raise_errors(check_layout_switch(name, self.plan, get_stack_state().lws), name)
         stack_lws = find_stack_lws(name, self.plan)
         raise_errors(check_update(self.plan, manifests, stack_lws), name)
         super().__init__(TOKEN, name, build_recorded_inputs(self.plan), opts)
@@ -278,12 +277,6 @@ def log_warnings(findings: Iterable[Finding], component: pulumi.Resource) -> Non
             pulumi.log.warn(text, component)
         elif finding.severity is Severity.INFO:
             pulumi.log.debug(text, component)
-
-
-def raise_errors(findings: Iterable[Finding], title: str) -> None:
-    """Raise the errors among findings, if there are any."""
-    if rejected := errors(findings):
-        raise InvalidServiceError(rejected, title)
 
 
 def _validate_and_plan(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:

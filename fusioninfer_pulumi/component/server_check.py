@@ -12,7 +12,7 @@ from fusioninfer_pulumi.component.cluster_access import (
     has_known_cluster,
 )
 from fusioninfer_pulumi.component.pulumi_sdk import has_pulumi_engine
-from fusioninfer_pulumi.findings import Finding, drop_ignored, errors, parse_ignored_rules
+from fusioninfer_pulumi.findings import Finding, drop_ignored, parse_ignored_rules, raise_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,9 +49,7 @@ def check_on_server(
             pulumi.log.debug(text, component)
             return False
         log(drop_ignored(findings, parse_ignored_rules(plan.meta.annotations)), component)
-        if rejected := errors(findings):
-            lines = "\n".join(f"{plan.service}: {item} [{item.rule}]" for item in rejected)
-            raise pulumi.RunError(lines)
+        raise_errors(findings, plan.service)
         return True
 
     output: Any = is_yaml_only

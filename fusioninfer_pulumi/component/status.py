@@ -378,14 +378,10 @@ def _format_counts(components: Mapping[str, ComponentStatus]) -> str:
 
 def _can_serve(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> bool:
     """Return whether each required role has a ready replica, in the service or in one group."""
-    minima = get_gang_minima(plan.gang)
-    required = [
-        role
-        for role in plan.roles
-        if role.replicas and (minima is None or get_required_replicas([role], minima)[role.name])
-    ]
+    minima = get_required_replicas(plan.roles, get_gang_minima(plan.gang))
+    required = {role.name for role in plan.roles if role.replicas and minima[role.name]}
     ready = {name for name, status in components.items() if status["readyReplicas"]}
-    return bool(ready) and ready.issuperset(role.name for role in required)
+    return bool(ready) and required <= ready
 
 
 def _decide_failed(plan: ServicePlan, failures: Mapping[str, str]) -> tuple[str, str, str]:

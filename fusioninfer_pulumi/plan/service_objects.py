@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.findings import raise_errors
 from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.operations.operations import build_operations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -28,9 +28,7 @@ def render(plan: ServicePlan) -> tuple[Manifest, ...]:
     Raises:
         InvalidServiceError: The plan has errors.
     """
-    problems = errors(plan.findings)
-    if problems:
-        raise InvalidServiceError(problems)
+    raise_errors(plan.findings)
     return (*render_workloads(plan), *map(_drop_nulls, _render_routing_and_operations(plan)))
 
 

@@ -18,7 +18,7 @@ from pulumi.errors import InputPropertiesError, InputPropertyErrorDetails
 
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.component.inference_service import InferenceService, raise_errors
+from fusioninfer_pulumi.component.inference_service import InferenceService
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.component.pulumi_sdk import (
     Unknown,
@@ -30,7 +30,7 @@ from fusioninfer_pulumi.component.serving_prerequisites import (
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, raise_errors
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.typed_args import kubernetes_name
@@ -175,7 +175,7 @@ def _parse_services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
     parsed: list[InferenceServiceArgs] = []
     for index, mapping in enumerate(services):
         args, findings = validate_mapping(mapping, f"services[{index}]")
-        raise_errors((finding.under("services", index) for finding in findings), "")
+        raise_errors(finding.under("services", index) for finding in findings)
         assert args is not None, "a mapping without errors has args"
         parsed.append(args)
     return parsed
