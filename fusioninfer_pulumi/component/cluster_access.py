@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -149,6 +149,7 @@ def get_program_services(opts: pulumi.ResourceOptions | None) -> ClusterServices
 def _find_provider(opts: pulumi.ResourceOptions) -> pulumi.ProviderResource | None:
     single = pulumi.ResourceOptions(providers=[opts.provider] if opts.provider else None)
     # Merged options have a mapping of providers by package, in which `provider` takes precedence.
-    providers: Any = pulumi.ResourceOptions.merge(opts, single).providers or {}
-    inherited = get_kubernetes_provider(opts.parent) if opts.parent is not None else None
-    return providers.get("kubernetes", inherited)
+    providers = pulumi.ResourceOptions.merge(opts, single).providers
+    if isinstance(providers, Mapping) and "kubernetes" in providers:
+        return providers["kubernetes"]
+    return get_kubernetes_provider(opts.parent) if opts.parent is not None else None
