@@ -14,7 +14,6 @@ from itertools import product
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.api.rollout import RolloutLevel
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import (
@@ -26,7 +25,11 @@ from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
+from fusioninfer_pulumi.rollout.update_order import (
+    find_pair_changes,
+    has_pair_stages,
+    is_group_rollout,
+)
 from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 
 #: Component types whose pods exchange KV caches.
@@ -160,8 +163,6 @@ class MixedPair:
 
 def describe_mixed_revisions(update: UpdateComparison) -> list[str]:
     """Describe the pairs that may be incompatible, the worst first."""
-    if not update.before:
-        return []
     ranks = [PairState.BROKEN, PairState.DEGRADED, PairState.UNKNOWN]
     pairs = [pair for find_pairs in PAIR_FINDERS for pair in find_pairs(update)]
     pairs.sort(key=lambda pair: ranks.index(pair.state))
@@ -254,8 +255,7 @@ def _find_advice(
 ) -> str | None:
     """Return how to avoid mixed pairs, empty if unknown; None if the update causes none."""
     if plan.shape.groups is not None:
-        is_group_rollout = plan.rollout.level is RolloutLevel.GROUP
-        return None if is_group_rollout else "rollout.level: Group avoids it"
+        return None if is_group_rollout(plan) else "rollout.level: Group avoids it"
     if not all(lws.pair_revision for lws in after):
         return ""
     if plan.picker is None or not plan.picker.epp.prefers_pairs:
@@ -278,10 +278,9 @@ def _find_rejected_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
     old_names = [lws.command.requestable_names for lws in update.before]
     rewrites = dict(_find_rewrites(update.objects))
     known_names = [names for names in old_names if names is not None]
+    served_names = set.intersection(*known_names) if known_names else set[str]()
     # For each name that a client may request, the names that pods may get instead of it.
-    requests = dict(rewrites)
-    if known_names:
-        requests = {name: {name} for name in set.intersection(*known_names)} | rewrites
+    requests = {name: {name} for name in served_names} | rewrites
     pods = [("new", new, old, requests) for old, new in update.changed_engines]
     # Old pods serve all names that clients request; only new rewrites can lead to other names.
     pods += [("old", old, new, rewrites) for old, new in update.changed_engines]
@@ -339,16 +338,12 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
         if old.command.image == new.command.image:
             continue
         for reader, queries in readers:
-            old_answers = [_exports_one(query, old.command) for query in queries]
-            new_answers = [_exports_one(query, new.command) for query in queries]
-            for age, lws, answers, other_answers in (
-                ("old", old, old_answers, new_answers),
-                ("new", new, new_answers, old_answers),
-            ):
+            for age, lws, other_lws in (("old", old, new), ("new", new, old)):
                 missing = {
                     name
-                    for query, has, other_has in zip(queries, answers, other_answers, strict=True)
-                    if other_has and has is False
+                    for query in queries
+                    if _exports_one(query, lws.command) is False
+                    and _exports_one(query, other_lws.command)
                     for name in query
                 }
                 if missing:

@@ -104,15 +104,6 @@ def resolve_group_rollout(plan: ServicePlan) -> RoleRollout:
     )
 
 
-def count_required_replicas(plan: ServicePlan, role: RolePlan) -> int:
-    """Return how many replicas of a role, in each serving group, are required.
-
-    The update treats the lowest ordinals as the required ones, also if the gang accepts any.
-    """
-    required = get_required_replicas([role], get_gang_minima(plan.gang))[role.name]
-    return min(required, role.group_replicas)
-
-
 def find_pair_changes(plan: ServicePlan, before: Mapping[str, tuple[str, str]]) -> dict[str, bool]:
     """Return whether each existing LeaderWorkerSet gets another pair revision, by name.
 
@@ -205,7 +196,9 @@ def _assign_pair_stages(
 
 
 def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
-    rollout, required = role.rollout, count_required_replicas(plan, role)
+    rollout = role.rollout
+    # Lower ordinals count as the required ones, even if the gang accepts any replicas.
+    required = get_required_replicas([role], get_gang_minima(plan.gang))[role.name]
     is_per_role, count = plan.shape.layout is Layout.PER_ROLE, len(lws.replicas)
     is_grouped = is_group_rollout(plan)
     ordinal = lws.replicas[0].index
