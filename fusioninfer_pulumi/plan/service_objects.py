@@ -56,5 +56,5 @@ def render_workloads(plan: ServicePlan) -> Iterator[Manifest]:
     yield from build_sidecar_access(plan.meta, sidecars)
     yield from build_resource_claim_templates(plan.meta, [role.args for role in running])
     yield from build_model_cache(plan.meta, plan.model)
-    yield from build_image_pulls(plan.meta, plan.roles, plan.rollout)
+    yield from build_image_pulls(plan.meta, running, plan.rollout)
     yield from build_leader_worker_sets(plan.meta, plan.shape, plan.roles)

@@ -20,12 +20,10 @@ _POD_FIELDS = ("nodeSelector", "tolerations", "imagePullSecrets")
 def build_image_pulls(
     meta: ServiceMeta, roles: Iterable[RolePlan], rollout: RolloutArgs
 ) -> Iterator[Manifest]:
-    """Build the DaemonSets of all roles that run pods, if `rollout.pullImages` is set."""
+    """Build the DaemonSets of roles that run pods, if `rollout.pullImages` is set."""
     if not rollout.pull_images:
         return
     for role in roles:
-        if not role.replicas:
-            continue
         specs = [_build_pod_spec(pod) for pod in role.pods.all]
         for index, spec in enumerate(specs):
             # Leader and worker often need the same image on the same nodes.

@@ -18,8 +18,6 @@ KIND = "LeaderWorkerSet"
 
 SUB_GROUP_POLICY, SUB_GROUP_SIZE = "subGroupPolicy", "subGroupSize"
 SUB_GROUP_TYPE = "subGroupPolicyType"
-#: Type that LeaderWorkerSet's webhook sets by default.
-DEFAULT_SUB_GROUP_TYPE = SubGroupPolicyType.LEADER_WORKER.value
 
 
 def build_leader_worker_sets(
@@ -135,8 +133,7 @@ def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
 def set_default_type(policy: Mapping[str, Any]) -> dict[str, Any]:
     """Return a subgroup policy with the type that LeaderWorkerSet's webhook adds by default."""
     with_default = {key: value for key, value in policy.items() if value is not None}
-    if not with_default.get(SUB_GROUP_TYPE):
-        with_default[SUB_GROUP_TYPE] = DEFAULT_SUB_GROUP_TYPE
+    with_default.setdefault(SUB_GROUP_TYPE, SubGroupPolicyType.LEADER_WORKER.value)
     return with_default
 
 
