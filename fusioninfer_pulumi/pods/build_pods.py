@@ -108,14 +108,13 @@ def build_contexts(
     return [
         Context(
             meta=meta,
+            args=args,
             position=position,
             role=role,
             expanded_pods=expanded_pods,
             launcher=_choose_launcher(role, expanded_pods),
-            model=args.model,
             files=files,
             pairing=pairing if role.component_type in PD_ROLES else None,
-            tracing=args.tracing,
             shape=shape,
         )
         for position, role, expanded_pods in roles

@@ -61,7 +61,7 @@ def build_tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], 
 
 def add_tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Set the engine's tracing flag and variables."""
-    args = ctx.tracing
+    args = ctx.args.tracing
     if args is None or not args.engines:
         return pods, []
     engine = pods.command.engine

@@ -11,7 +11,6 @@ from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply
 from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs, KvTransferArgs, SecondaryTierArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.spec_model import check_model
-from fusioninfer_pulumi.engines.command_editing import EditError, edit_command
 from fusioninfer_pulumi.engines.command_flags import dump_json
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
@@ -37,7 +36,6 @@ from fusioninfer_pulumi.pods.pod import (
 )
 from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
-    COMMAND_NOT_EDITABLE,
     FIELD_REQUIRED,
     SET_TWICE,
     TAKEN_BY_TEMPLATE,
@@ -345,19 +343,15 @@ def _edit_commands(
     pods: RolePods, arguments: Sequence[Argument], worker_arguments: Sequence[Argument]
 ) -> tuple[RolePods, list[Finding]]:
     """Set the leader's `arguments`, and `worker_arguments` of workers that run the engine."""
-    leader, worker = pods.leader, pods.worker
-    try:
-        edited = edit_command(leader.command, arguments)
-    except EditError as problem:
-        if not arguments:
-            return pods, []
-        flags = ", ".join(argument.names[0] for argument in arguments)
-        message = f"cannot set {flags}: {problem}"
-        return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
-    pods = pods.put(leader.with_command(edited))
-    if worker is not None:
+    flags = ", ".join(argument.names[0] for argument in arguments)
+    leader, problems = pods.leader.with_arguments(arguments, f"cannot set {flags}")
+    if problems:
+        # Without arguments nothing must be set, so the command line stays as it is.
+        return pods, problems if arguments else []
+    pods = pods.put(leader)
+    if pods.worker is not None:
         # A worker may run only Ray, so an error is ignored and the worker stays as it is.
-        worker, _ = worker.with_arguments(worker_arguments, problem="")
+        worker, _ = pods.worker.with_arguments(worker_arguments, problem="")
         pods = pods.put(worker)
     return pods, []
 

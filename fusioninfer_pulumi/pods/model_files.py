@@ -234,9 +234,10 @@ def build_fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest
 
 def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Mount or download the model's files, and pass the model to the engine."""
-    if ctx.model is None or ctx.files is None:
+    model, files = ctx.args.model, ctx.files
+    if model is None or files is None:
         return pods, []
-    served_model = _plan_served_model(ctx.meta.service, ctx.model, ctx.files)
+    served_model = _plan_served_model(ctx.meta.service, model, files)
     mount_source = (
         "the mount of the model's files; remove yours, or set model.mountPath "
         "(model.cache.mountPath for the cache)"
@@ -246,8 +247,8 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     starts_on_workers = multinode is not None and multinode.launcher in _ENGINE_LAUNCHERS
     findings: list[Finding] = []
     for pod in pods.all:
-        paths = [mount["mountPath"] for mount in ctx.files.mounts]
-        conflicts = [*pod.find_conflicts(paths, mount_source, ctx.files.env, "the service's model")]
+        paths = [mount["mountPath"] for mount in files.mounts]
+        conflicts = [*pod.find_conflicts(paths, mount_source, files.env, "the service's model")]
         if conflicts:
             findings += conflicts
             continue
@@ -256,7 +257,7 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         if pod.is_leader or (starts_engine and pod.command.engine is not None):
             built, problems = _add_model_arguments(pod, served_model)
             findings += problems
-        pods = pods.put(_add_files(built, ctx.model, ctx.files))
+        pods = pods.put(_add_files(built, model, files))
     return pods, findings
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.api.model import ModelArgs
-from fusioninfer_pulumi.api.monitoring import TracingArgs
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
 from fusioninfer_pulumi.engines.command_editing import EditError, edit_command, with_command
@@ -344,6 +343,7 @@ class Context(NamedTuple):
     """The input of a role's passes.
 
     Attributes:
+        args: The service after presets.
         position: Index of the role in the service's `roles`.
         role: The role after presets, with the model's size in its `startup`.
         expanded_pods: The role's pods before the first pass.
@@ -353,14 +353,13 @@ class Context(NamedTuple):
     """
 
     meta: ServiceMeta
+    args: InferenceServiceArgs
     position: int
     role: RoleArgs
     expanded_pods: RolePods
     launcher: Launcher | None
-    model: ModelArgs | None
     files: ModelFiles | None
     pairing: Pairing | None
-    tracing: TracingArgs | None
     shape: ServiceShape
 
     def at(self, *field: str | int) -> Location:

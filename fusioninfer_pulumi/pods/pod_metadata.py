@@ -75,12 +75,9 @@ def set_metadata(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]
 
 def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Add topology spread constraints for the leaders of all replicas."""
-    args = ctx.role.topology_spread
-    if args is None:
-        return pods, []
     selected = {**get_role_labels(ctx.meta, ctx.role), labels.LWS_WORKER_INDEX: "0"}
     leader = pods.leader
-    for index, constraint in enumerate(args):
+    for index, constraint in enumerate(ctx.role.topology_spread or ()):
         added = {
             "maxSkew": constraint.max_skew,
             "topologyKey": constraint.topology_key,

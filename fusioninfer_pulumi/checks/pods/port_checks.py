@@ -212,7 +212,7 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     has_user_probe = "startupProbe" in pods.leader.expanded_container
     startup = ctx.role.startup or StartupArgs()
     is_explicit = has_user_probe or startup.timeout is not None
-    model, uri = ctx.model, f"hf://{pods.command.model}"
+    model, uri = ctx.args.model, f"hf://{pods.command.model}"
     if model is None and parse_model_uri(uri) is not None:
         model = ModelArgs(uri=uri)
     if model is None or not isinstance(probe, Mapping) or not is_explicit:

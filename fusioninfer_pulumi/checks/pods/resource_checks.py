@@ -164,7 +164,7 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     The kubelet compares files in an emptyDir with the sum of all containers' limits, and other
     files with the limit of the container that writes them (`pkg/kubelet/eviction`).
     """
-    model, files = ctx.model, ctx.files
+    model, files = ctx.args.model, ctx.files
     if model is None or files is None or model.cache is not None:
         return
     for pod in pods.user_pods:
