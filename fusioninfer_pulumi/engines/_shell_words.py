@@ -35,11 +35,6 @@ class Argv(NamedTuple):
         """Command and args, joined."""
         return self.command + self.args
 
-    @property
-    def script(self) -> Any:
-        """The script that `sh -c` runs, which may be an Output; None if there is none."""
-        return None if self.script_at is None else self.words[self.script_at]
-
     def texts(self) -> list[str]:
         """Return the words as text, `UNKNOWN` for each Output."""
         return [UNKNOWN if is_output(word) else str(word) for word in self.words]
@@ -109,7 +104,7 @@ class Program(NamedTuple):
     """An engine's program in a list of words."""
 
     engine: str  #: `vllm` or `sglang`
-    end: int  #: index of the first argument, after the words of the program
+    words: tuple[str, ...]  #: the words before the engine's first argument
     is_vllm_serve: bool  #: whether it is `vllm serve`; see `EngineCommand`
 
 
@@ -130,7 +125,7 @@ def find_program(words: Sequence[str]) -> Program | None:
     for index, word in enumerate(words):
         name = basename(word)
         if name in ("vllm", "sglang") and words[index + 1 : index + 2] == ["serve"]:
-            return Program(name, index + 2, is_vllm_serve=name == "vllm")
+            return Program(name, tuple(words[: index + 2]), is_vllm_serve=name == "vllm")
         if _PYTHON.fullmatch(name):
             program = _find_python_program(words, index + 1)
             if program is not None:
@@ -145,9 +140,9 @@ def _find_python_program(words: Sequence[str], index: int) -> Program | None:
         return None
     module, end = words[index + 1], index + 2
     if module == _VLLM_CLI and words[end : end + 1] == ["serve"]:
-        return Program("vllm", end + 1, is_vllm_serve=True)
+        return Program("vllm", tuple(words[: end + 1]), is_vllm_serve=True)
     if module in _MODULES:
-        return Program(_MODULES[module], end, is_vllm_serve=False)
+        return Program(_MODULES[module], tuple(words[:end]), is_vllm_serve=False)
     return None
 
 
@@ -251,9 +246,7 @@ class EngineCall(NamedTuple):
     """One place in a script where an engine is started.
 
     Attributes:
-        engine: `vllm` or `sglang`.
-        program: The words before the engine's first argument.
-        is_vllm_serve: Whether the program is `vllm serve`.
+        program: The engine's program.
         words: The words after the program.
         arguments: The engine's arguments, without quotes; expansions are kept.
         has_hidden_arguments: Whether expansions such as `$ARGS` may contain further arguments.
@@ -264,9 +257,7 @@ class EngineCall(NamedTuple):
             the last command, is not in a pipeline, and no trap needs the shell.
     """
 
-    engine: str
-    program: tuple[str, ...]
-    is_vllm_serve: bool
+    program: Program
     words: tuple[Token, ...]
     arguments: tuple[str, ...]
     has_hidden_arguments: bool
@@ -377,7 +368,7 @@ def _read_engine_call(
         return None
     arguments: list[str] = []
     has_hidden_arguments = False
-    words = command.words[program.end :]
+    words = command.words[len(program.words) :]
     for index, word in enumerate(words):
         if word.text in ('"$@"', "$@", "$*"):
             arguments.extend(parameters)
@@ -392,14 +383,12 @@ def _read_engine_call(
     is_separate = command.before in ("", "&&", ";", "\n") and command.after in ("", ";", "\n")
     is_program = _PROGRAMS.fullmatch(basename(values[0])) is not None
     return EngineCall(
-        engine=program.engine,
-        program=tuple(values[: program.end]),
-        is_vllm_serve=program.is_vllm_serve,
+        program=program,
         words=words,
         arguments=tuple(arguments),
         has_hidden_arguments=has_hidden_arguments,
         start=command.words[0].start,
-        program_end=command.words[program.end - 1].end,
+        program_end=command.words[len(program.words) - 1].end,
         end=command.words[-1].end,
         can_exec=may_exec and is_separate and is_program and not command.is_nested,
     )

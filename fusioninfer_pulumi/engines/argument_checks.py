@@ -246,8 +246,7 @@ def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str
             f"{name} exists from {title} v{first_release} on, the image has v{release}; use a "
             "newer image, or remove it"
         )
-    long_names = [word for word in table.definitions(release) if word.startswith("--")]
-    closest = closest_name(name, long_names)
+    closest = closest_name(name, table.definitions(release))
     hint = f"did you mean {closest}?" if closest else "remove it"
     return ARGUMENT_UNKNOWN, f"{title} v{release} has no argument {name}; {hint}"
 

@@ -9,10 +9,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.engines._shell_words import Script, ShellError, read_script
+from fusioninfer_pulumi.engines._shell_words import UNKNOWN, Script, ShellError, read_script
 from fusioninfer_pulumi.engines.command_flags import normalize_flag, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 _AS_LIST = "; write the command as a list"
 
@@ -126,7 +125,7 @@ def read_engine_script(command: EngineCommand) -> Script:
     Raises:
         EditError: If its text is unknown, cannot be parsed, or does not start exactly one engine.
     """
-    if is_output(command.argv.script):
+    if command.script == UNKNOWN:
         raise EditError(f"the script of the container's shell is a pulumi Output{_AS_LIST}")
     problem = "starts neither vLLM nor SGLang"
     try:

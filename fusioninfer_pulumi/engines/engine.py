@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._shell_words import UNKNOWN, Argv
+from fusioninfer_pulumi.engines._shell_words import Argv
 from fusioninfer_pulumi.engines.command_flags import (
     get_flag_value,
     get_last_values,
@@ -28,7 +28,6 @@ from fusioninfer_pulumi.engines.command_flags import (
 from fusioninfer_pulumi.engines.engine_images import Image
 from fusioninfer_pulumi.engines.metric_names import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Location
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 # These flags are the same for all engines.
 PORT_FLAG = "--port"
@@ -465,10 +464,8 @@ class EngineCommand:
     @property
     def script(self) -> str | None:
         """The script that `sh -c` runs, `UNKNOWN` for an Output; None if there is none."""
-        script = self.argv.script
-        if script is None:
-            return None
-        return UNKNOWN if is_output(script) else str(script)
+        script_at = self.argv.script_at
+        return None if script_at is None else self.argv.texts()[script_at]
 
     @property
     def port(self) -> int | None:

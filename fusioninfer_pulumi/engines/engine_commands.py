@@ -62,8 +62,8 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
         return replace(
             command,
             engine=ENGINES[program.engine],
-            program=tuple(texts[: program.end]),
-            arguments=tuple(split_joined_flags(texts[program.end :])),
+            program=program.words,
+            arguments=tuple(split_joined_flags(texts[len(program.words) :])),
             is_vllm_serve=program.is_vllm_serve,
             program_in_args=not has_command and _image_serves(image),
         )
@@ -95,11 +95,11 @@ def _read_script(argv: Argv, image: Image) -> EngineCommand:
     has_outputs = bool(argv.outputs) or UNKNOWN in call.arguments
     return replace(
         command,
-        engine=ENGINES[call.engine],
-        program=call.program,
+        engine=ENGINES[call.program.engine],
+        program=call.program.words,
         arguments=call.arguments,
         is_readable=len(calls) == 1 and not has_outputs and not call.has_hidden_arguments,
-        is_vllm_serve=call.is_vllm_serve,
+        is_vllm_serve=call.program.is_vllm_serve,
     )
 
 

@@ -15,11 +15,6 @@ MODEL_CONTRADICTED = Rule("model-contradicted")
 # vLLM: `vllm/engine/arg_utils.py` and `entrypoints/openai/cli_args.py` of 0.11.0 and 0.33.0.
 # SGLang: `ServerArgs` of 0.5.3.
 _REVISION = "--revision"
-_LIMIT_FIELDS = {
-    "max_rank": "maxRank",
-    "max_adapters": "maxAdapters",
-    "max_cpu_adapters": "maxCpuAdapters",
-}
 #: Gated Hugging Face repositories, whose license an account must accept.
 _GATED = re.compile(r"meta-llama/[\w.-]+|google/gemma[\w.-]*|mistralai/Mistral-Large[\w.-]*")
 
@@ -40,7 +35,7 @@ class ServedModel:
         default_name: Served name if neither `name` nor the arguments set one; None for the
             engine's default.
         adapters: Repository or path of each LoRA adapter, by adapter name.
-        limits: The values of `max_rank`, `max_adapters` and `max_cpu_adapters`, if set.
+        limits: The values of `maxRank`, `maxAdapters` and `maxCpuAdapters` in `model.lora`, if set.
     """
 
     model: str
@@ -94,7 +89,7 @@ def check_model_arguments(
         (SERVED_NAME_FLAG, "model.name", served_model.name),
     ]
     for key, limit in served_model.limits.items():
-        expected.append((engine.lora_flags[key], f"model.lora.{_LIMIT_FIELDS[key]}", str(limit)))
+        expected.append((engine.lora_flags[key], f"model.lora.{key}", str(limit)))
     for flag, field_name, field_value in expected:
         argument = command.value(flag)
         if field_value is not None and command.has(flag) and argument != field_value:

@@ -219,9 +219,9 @@ class Sglang(Engine):
     model_flags = ("--model-path", "--model")
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-paths",
-        "max_rank": "--max-lora-rank",
-        "max_adapters": "--max-loras-per-batch",
-        "max_cpu_adapters": "--max-loaded-loras",
+        "maxRank": "--max-lora-rank",
+        "maxAdapters": "--max-loras-per-batch",
+        "maxCpuAdapters": "--max-loaded-loras",
     }
     length_flag = "--context-length"
     sizes = SglangSizes()

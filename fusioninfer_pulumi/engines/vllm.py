@@ -232,9 +232,9 @@ class Vllm(Engine):
     model_flags = ("--model",)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",
-        "max_rank": "--max-lora-rank",
-        "max_adapters": "--max-loras",
-        "max_cpu_adapters": "--max-cpu-loras",
+        "maxRank": "--max-lora-rank",
+        "maxAdapters": "--max-loras",
+        "maxCpuAdapters": "--max-cpu-loras",
     }
     length_flag = "--max-model-len"
     compile_cache_variable = "VLLM_CACHE_ROOT"

@@ -282,20 +282,17 @@ def _list_handshake_keys(version: Version) -> list[str]:
     return [key for since, keys in _HANDSHAKES if version >= since for key in keys]
 
 
-def _iterate_connectors(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the settings of a connector and of its nested connectors."""
-    yield settings
-    if settings.get("kv_connector") != _MULTI:
-        return
-    nested = lookup(settings, "kv_connector_extra_config", "connectors")
-    for connector in nested if isinstance(nested, list) else ():
-        if isinstance(connector, Mapping):
-            yield from _iterate_connectors(connector)
-
-
 def _read_connector_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    names = (connector.get("kv_connector") for connector in _iterate_connectors(settings))
-    return tuple(name for name in names if isinstance(name, str))
+    """Return the names of a connector and of its nested connectors."""
+    name = settings.get("kv_connector")
+    names: tuple[str, ...] = (name,) if isinstance(name, str) else ()
+    nested = lookup(settings, "kv_connector_extra_config", "connectors")
+    if name != _MULTI or not isinstance(nested, list):
+        return names
+    for connector in nested:
+        if isinstance(connector, Mapping):
+            names += _read_connector_names(connector)
+    return names
 
 
 def _build_connector(settings: Mapping[str, Any]) -> KvConnector:

@@ -264,7 +264,7 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 def _plan_served_model(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
     limits: dict[str, int] = {}
     if model.lora is not None:
-        limits = model.lora.model_dump(include=_LORA_LIMITS, by_alias=False, exclude_none=True)
+        limits = model.lora.model_dump(include=_LORA_LIMITS, exclude_none=True)
     default_name = None
     if files.model.startswith("/"):
         # Without a name, the engine would serve the model under its path.

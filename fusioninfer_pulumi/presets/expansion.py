@@ -238,10 +238,8 @@ class _RoleExpander:
         has_launcher = role.multinode is not None and role.multinode.launcher is not None
         if role.nodes > 1 and not has_ranks and not has_launcher:
             launcher = Launcher.MULTIPROCESSING
-            fields: dict[str, Any] = {"launcher": launcher}
-            if role.multinode is not None and role.multinode.node_count is not None:
-                fields["node_count"] = role.multinode.node_count
-            yield "multinode", MultinodeArgs(**fields)
+            multinode = role.multinode or MultinodeArgs()
+            yield "multinode", multinode.model_copy(update={"launcher": launcher})
             self._note("multinode.launcher", launcher.value, RELEASE, "its image has no ray")
         if role.component_type is not ComponentType.WORKER and role.kv_transfer is None:
             yield "kv_transfer", KvTransferArgs()
