@@ -26,7 +26,6 @@ from fusioninfer_pulumi.extras import ADDRESS
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, errors
 from fusioninfer_pulumi.presets.model_service import model_service
 
-LANGUAGES = ("python", "yaml")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 

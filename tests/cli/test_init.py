@@ -19,8 +19,9 @@ import yaml
 from fusioninfer_pulumi import InferenceServiceArgs, model_service, plan_service, render
 from fusioninfer_pulumi.cli import new_project
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.new_project import LANGUAGES, TEMPLATE, read_installation
+from fusioninfer_pulumi.cli.new_project import TEMPLATE, read_installation
 
+LANGUAGES = ("python", "yaml")
 PAIR = ("deepseek-ai/DeepSeek-R1", "H200", "--prefill-decode")
 ONE = ("Qwen/Qwen3-32B", "H100")
 

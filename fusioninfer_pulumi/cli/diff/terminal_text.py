@@ -66,12 +66,8 @@ def _format_effects(difference: Difference, console: Console) -> Iterator[Render
     titles, rows = build_replica_table(difference)
     rows = [[escape_unprintable(cell) for cell in row] for row in rows]
     table = make_table(map(str.upper, titles), header="dim")
-    previous_service = ""
-    for first, *cells in rows:
-        # Only the first row of a service shows its name.
-        is_repeated = titles[0] == "service" and first == previous_service
-        table.add_row("" if is_repeated else first, *cells)
-        previous_service = first
+    for row in rows:
+        table.add_row(*row)
     if console.measure(table).maximum + 2 <= console.width:
         yield Padding.indent(table, 2)
         return
