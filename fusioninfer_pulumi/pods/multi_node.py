@@ -152,7 +152,8 @@ def declare_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
     existing = pods.leader.container.get("ports") or ()
     declared, ports = {port.get("containerPort") for port in existing}, list(existing)
     if ctx.launcher is Launcher.RAY and RAY_PORT not in declared:
-        ports.append({"name": "ray-head", "containerPort": RAY_PORT})
+        is_name_taken = any(port.get("name") == "ray-head" for port in existing)
+        ports.append({**({} if is_name_taken else {"name": "ray-head"}), "containerPort": RAY_PORT})
     if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
         rank_ports = range(pods.engine_port, pods.engine_port + pods.command.port_count)
         ports += [{"containerPort": port} for port in rank_ports if port not in declared]

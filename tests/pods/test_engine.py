@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from pd import NIXL, NIXL_ARGS, engine, leader, pair, serving, sidecar, words, worker
 from profiles import slow_unless
-from samples import nodes, problems
+from samples import nodes, problems, role, service, template
+
+from fusioninfer_pulumi import load, plan_service
 
 MOVED = ["--port", "8001"]
 
@@ -83,6 +85,14 @@ def test_engine_port_moves_before_ray_wraps_it() -> None:
     ]
     ports = {port["name"]: port["containerPort"] for port in serving(leader(manifest))["ports"]}
     assert ports == {"nixl": 5600, "ray-head": 6379}
+
+
+def test_port_of_the_ray_head_gets_no_name_that_the_user_has_given() -> None:
+    user_ports = [{"name": "ray-head", "containerPort": 7000}]
+    template_of_role = template(engine("--model=m", "--port=7000", ports=user_ports))
+    (args,) = load(service(role(template=template_of_role, multinode=nodes(2))))
+    (planned,) = plan_service(args).roles
+    assert planned.pods.leader.container["ports"] == [*user_ports, {"containerPort": 6379}]
 
 
 def test_every_pod_with_an_engine_transfers_its_kv_cache() -> None:
