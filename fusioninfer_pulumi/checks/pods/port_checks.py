@@ -183,12 +183,8 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
     probe = container.get("livenessProbe")
     if not isinstance(probe, Mapping) or "startupProbe" in container:
         return
-    numbers = _read_probe_numbers(probe)
-    if numbers is None:
-        return
-    delay, period, failures = numbers
-    seconds = delay + period * failures
-    if seconds < _EARLY_SECONDS:
+    seconds = _compute_probe_seconds(probe)
+    if seconds is not None and seconds < _EARLY_SECONDS:
         message = (
             f"is not set, and the livenessProbe restarts the container after {seconds} s: a model "
             "that takes longer never loads; set startup.timeout"
@@ -196,14 +192,14 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
         yield warning(LIVENESS_PROBE_TOO_EARLY, at, message)
 
 
-def _read_probe_numbers(probe: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """Return a probe's initial delay, period and failure threshold, None if one is unknown."""
+def _compute_probe_seconds(probe: Mapping[str, Any]) -> int | None:
+    """Return after how many seconds a probe restarts a container, None if a field is unknown."""
     delay = probe.get("initialDelaySeconds") or 0
     period = probe.get("periodSeconds") or 10
     failures = probe.get("failureThreshold") or 3
     # Other values are Outputs, or rejected by the API server.
     is_known = all(isinstance(number, int) for number in (delay, period, failures))
-    return (delay, period, failures) if is_known else None
+    return delay + period * failures if is_known else None
 
 
 def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -218,11 +214,9 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if model is None or not isinstance(probe, Mapping) or not is_explicit:
         return
     size = get_weights_size(model)
-    numbers = _read_probe_numbers(probe)
-    if size is None or numbers is None:
+    allowed = _compute_probe_seconds(probe)
+    if size is None or allowed is None:
         return
-    delay, period, failures = numbers
-    allowed = delay + period * failures
     needed = math.ceil(size / quantity.parse(startup.read_rate))
     if allowed < needed:
         probe_path = (*pods.leader.container_path, "startupProbe")
