@@ -60,9 +60,6 @@ DEFINITIONS = (
 #: (`config/crd/bases`), so they are written for both groups.
 GROUP_COPIES = {"inference.networking.x-k8s.io/v1alpha2": "llm-d.ai/v1alpha2"}
 
-#: Folders of the Gateway API's two channels; a cluster may have either.
-_CHANNELS = ("/experimental/", "/standard/")
-
 KUBERNETES = ("kubernetes", "k8s.io/kubernetes")
 #: Built-in kinds by their apiVersion.
 BUILT_IN = {
@@ -153,8 +150,7 @@ def files() -> Iterator[tuple[str, str]]:
     )
     for tool, module, path, version in DEFINITIONS:
         definition = downloaded[tool, module][1] / path
-        stable = Path(str(definition).replace(*_CHANNELS))
-        name, text = _read_custom(definition, stable, version)
+        name, text = _read_custom(definition, version)
         yield name, text
         for group, copy in GROUP_COPIES.items():
             if name.startswith(group.replace("/", "_")):
@@ -195,10 +191,8 @@ def _dump(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, sort_keys=True, indent=indent, separators=separators) + "\n"
 
 
-def _read_custom(file: Path, stable: Path, version: str) -> tuple[str, str]:
+def _read_custom(file: Path, version: str) -> tuple[str, str]:
     spec, schema = _read_definition(file, version)
-    if stable != file:
-        _mark_experimental(schema, _read_definition(stable, version)[1])
     schema["properties"]["metadata"] = _METADATA
     name = file_name(f"{spec['group']}/{version}", spec["names"]["kind"])
     return name, _dump(_share_parts(_remove_status(schema)))
@@ -212,19 +206,6 @@ def _read_definition(file: Path, version: str) -> tuple[Mapping[str, Any], Schem
         stored_version for stored_version in spec["versions"] if stored_version["name"] == version
     ]
     return spec, _convert(served["schema"]["openAPIV3Schema"])
-
-
-def _mark_experimental(schema: Schema, stable: Schema) -> None:
-    """Set `x-experimental` on fields that only the experimental channel of a definition has."""
-    known = stable.get("properties", {})
-    for name, property_schema in schema.get("properties", {}).items():
-        if name in known:
-            _mark_experimental(property_schema, known[name])
-        else:
-            property_schema["x-experimental"] = True
-    for key in ("items", "additionalProperties"):
-        if isinstance(schema.get(key), dict):
-            _mark_experimental(schema[key], stable[key])
 
 
 def _read_built_in(known: Mapping[str, Schema], version: str, kind: str) -> tuple[str, str]:

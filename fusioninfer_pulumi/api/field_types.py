@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -39,7 +38,7 @@ from fusioninfer_pulumi.rules.common import (
     WRONG_TYPE,
 )
 from fusioninfer_pulumi.schemas.kind_schema import RESOURCES, Part
-from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH, part_findings
+from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH, is_json_scalar, part_findings
 
 #: Largest count of replicas, nodes or list items; etcd cannot store the objects of more replicas.
 MAX_COUNT = 10_000
@@ -322,20 +321,8 @@ def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]
             return
         for index, item in enumerate(value):
             yield from json_findings((*at, index), item, depth + 1)
-    else:
-        yield from _leaf_findings(at, value)
-
-
-def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
-    if isinstance(value, str):
-        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-            message = "contains half of a surrogate pair, which is not valid text"
-            yield error(INVALID_FORMAT, at, message)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            yield error(WRONG_TYPE, at, f"must be a finite number, got {value}")
-    elif not isinstance(value, (bool, int, type(None))) and not is_output(value):
-        yield error(WRONG_TYPE, at, f"must be plain data, got {show(value)}")
+    elif not is_json_scalar(value) and not is_output(value):
+        yield error(WRONG_TYPE, at, f"must be a JSON value, got {show(value)}")
 
 
 def plain_json_findings(

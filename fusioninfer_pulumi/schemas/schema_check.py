@@ -21,7 +21,6 @@ from fusioninfer_pulumi.findings import (
     error,
     format_path,
     show,
-    warning,
 )
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.rules.common import (
@@ -43,7 +42,6 @@ from fusioninfer_pulumi.schemas.kind_schema import (
 )
 
 SOURCES_NOT_ONE = Rule("sources-not-one")
-FIELD_OF_EXPERIMENTAL_CHANNEL = Rule("field-of-experimental-channel")
 
 _TYPES = {
     "array": "a list",
@@ -163,7 +161,6 @@ def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding
         if "x-keys" in node and isinstance(part_value, list):
             findings += _check_keys(schema, at, node, part_value, placeholders)
         elif isinstance(part_value, Mapping):
-            findings += _warn_of_experimental_fields(at, node, part_value)
             findings += _check_quantities(schema, at, node, part_value)
     return findings
 
@@ -189,14 +186,15 @@ def _replace_unknown(value: Any, placeholders: set[str], depth: int = 0) -> Any:
         }
     if isinstance(value, (list, tuple)) and depth < MAX_DEPTH:
         return [_replace_unknown(item, placeholders, depth + 1) for item in value]
-    if _is_json_scalar(value):
+    if is_json_scalar(value):
         return value
     placeholder = f"\0{len(placeholders)}"
     placeholders.add(placeholder)
     return placeholder
 
 
-def _is_json_scalar(value: Any) -> bool:
+def is_json_scalar(value: Any) -> bool:
+    """Return whether a value is a string, finite number, boolean or null that JSON can contain."""
     if isinstance(value, str):
         # JSON has no lone surrogates. Most strings are ASCII, which is faster to test.
         return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
@@ -321,25 +319,6 @@ def _check_keys(
         if first_index == index:
             continue
         earlier = format_path((at[-1], first_index))
-        if len(values) == 1:
-            ((key, value),) = values.items()
-            message = f"{show(value)} is also in {earlier}; remove one of them"
-            yield error(DUPLICATE_NAME, (*at, index, key), message)
-        else:
-            shown = " and ".join(f"{key} {show(value)}" for key, value in values.items())
-            message = f"{shown} are also in {earlier}; remove one of them"
-            yield error(DUPLICATE_NAME, (*at, index), message)
-
-
-def _warn_of_experimental_fields(
-    at: Location, node: Schema, value: Mapping[str, Any]
-) -> Iterator[Finding]:
-    """Warn of fields that only the experimental channel of the Gateway API has."""
-    fields = node.get("properties", {})
-    for key in value:
-        if "x-experimental" in fields.get(key, ()):
-            yield warning(
-                FIELD_OF_EXPERIMENTAL_CHANNEL,
-                (*at, key),
-                "needs the experimental channel of the Gateway API; the standard one rejects it",
-            )
+        shown = " and ".join(f"{key} {show(value)}" for key, value in values.items())
+        message = f"has the same {shown} as {earlier}; remove one of them"
+        yield error(DUPLICATE_NAME, (*at, index), message)

@@ -18,8 +18,8 @@ def test_passed_through_value_must_be_json() -> None:
         f"{POD}.volumes[0].b: unknown key; Kubernetes has no such field",
         f"{POD}.affinity.x: unknown key; allowed: nodeAffinity, podAffinity, podAntiAffinity",
         f"{POD}.volumes[0]: keys must be strings, got 1; quote it in YAML",
-        f"{POD}.volumes[0].b: must be a finite number, got nan",
-        f"{POD}.affinity.x: must be plain data, got a set",
-        f"{POD}.hostname: contains half of a surrogate pair, which is not valid text",
-        f"{POD}.dnsConfig.options[0].value: must be a finite number, got inf",
+        f"{POD}.volumes[0].b: must be a JSON value, got NaN",
+        f"{POD}.affinity.x: must be a JSON value, got a set",
+        f'{POD}.hostname: must be a JSON value, got "\\ud800"',
+        f"{POD}.dnsConfig.options[0].value: must be a JSON value, got Infinity",
     ]

@@ -106,10 +106,7 @@ def test_route_without_gateway_is_a_warning() -> None:
     assert finding.startswith("warning: roles[0].httproute: neither a route nor a Gateway is set")
     (finding,) = warnings(routed(httproute={"hostnames": ["a.example.com"]}))
     assert finding.startswith("warning: roles[0].httproute.parentRefs: name no Gateway")
-    (finding,) = warnings(routed(httproute={"useDefaultGateways": "All"}))
-    assert finding.startswith(
-        "warning: roles[0].httproute.useDefaultGateways: needs the experimental"
-    )
+    assert not warnings(routed(httproute={"useDefaultGateways": "All"}))
 
 
 def test_output_in_route_match_is_rejected(output: Any) -> None:

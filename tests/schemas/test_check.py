@@ -64,14 +64,15 @@ def test_every_field_that_the_official_client_knows_is_known(model: str) -> None
           'got "Prefix"')]),
         ({"rules": [{"matches": [{"headers": [{"name": "a", "value": "1"},
                                               {"name": "a", "value": "2"}]}]}]}, HTTP_ROUTE,
-         ['x.rules[0].matches[0].headers[1].name: "a" is also in headers[0]; remove one of them']),
+         [('x.rules[0].matches[0].headers[1]: has the same name "a" as headers[0]; remove one of '
+           'them')]),
         ({"parentRefs": [{"name": "g"}] * 33}, HTTP_ROUTE,
          ["x.parentRefs: must have at most 32 items, got 33"]),
         ({"gatewayClassName": "", "listeners": []}, GATEWAY,
          ["x.gatewayClassName: must not be empty", "x.listeners: must not be empty"]),
         ([{"containerPort": 1}, {"containerPort": 1, "protocol": "UDP"},
           {"containerPort": 1, "protocol": "TCP"}], CONTAINER.below("ports"),
-         ['x[2]: containerPort 1 and protocol "TCP" are also in ports[0]; remove one of them']),
+         ['x[2]: has the same containerPort 1 and protocol "TCP" as ports[0]; remove one of them']),
         ({"accessModes": 1}, POD_TEMPLATE.below(
             "spec", "volumes", 0, "ephemeral", "volumeClaimTemplate", "spec"),
          ["x.accessModes: must be a list of strings, got 1"]),
