@@ -108,9 +108,6 @@ def split_list(
 
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    if raw.get("apiVersion") != "v1":
-        message = f"must be v1 for kind List, got {show(raw.get('apiVersion'))}"
-        yield error(WRONG_KIND, ("apiVersion",), message)
     items = raw.get("items")
     if not isinstance(items, list):
         yield error(WRONG_TYPE, ("items",), f"must be a list, got {show(items)}")
@@ -149,12 +146,12 @@ def load_documents(
     return sorted(loaded, key=lambda document: order[document.origin])
 
 
-def _find_owner(raw: Any, *, platform: bool = False) -> Importer | None:
+def _find_owner(raw: Any) -> Importer | None:
     """Return the importer of a document, as `find_importer`; None for an InferenceService."""
     # A document of our own API does not load importers, because that takes time.
     if not isinstance(raw, Mapping) or raw.get("apiVersion") == API_VERSION:
         return None
-    return None if _is_inference_service(raw) else find_importer(raw, platform=platform)
+    return None if _is_inference_service(raw) else find_importer(raw)
 
 
 def _group_by_importer(
@@ -178,22 +175,17 @@ def _add_referenced(
     Repeats until nothing changes, because an added object, such as a ServiceAccount, may name
     further objects.
     """
-    importers_by_key: dict[Any, Importer] = {}
-    groups = list(_group_by_importer(documents, owners))
-    for importer, group in groups:
-        importers_by_key.update(dict.fromkeys(importer.named(group), importer))
-
-    def find_referring_importer(origin: Origin, raw: Any) -> Importer | None:
-        if not groups or not _is_other_object(raw):
-            return None
-        selecting = (importer for importer, group in groups if importer.selects(group, raw))
-        document = SourceDocument(origin, raw)
-        key = (raw["apiVersion"], raw["kind"], document.namespace, document.name)
-        return importers_by_key.get(key) or next(selecting, None)
-
+    others = [
+        SourceDocument(origin, raw)
+        for (origin, raw), owner in zip(documents, owners, strict=True)
+        if owner is None and _is_other_object(raw)
+    ]
+    referring: dict[Origin, Importer] = {}
+    for importer, group in _group_by_importer(documents, owners):
+        for document in importer.find_referenced(group, others):
+            referring[document.origin] = importer
     extended = [
-        find_referring_importer(*document) if owner is None else owner
-        for document, owner in zip(documents, owners, strict=True)
+        owner or referring.get(origin) for (origin, _), owner in zip(documents, owners, strict=True)
     ]
     return extended if extended == list(owners) else _add_referenced(documents, extended)
 
@@ -242,16 +234,9 @@ def _load_document(
         message = f"{version} needs an importer that is not installed; run {command}"
         return make_note(origin, error(IMPORTER_MISSING, ("apiVersion",), message))
     wrong_version = _find_wrong_version(raw)
-    platform_importer = _find_owner(raw, platform=True)
     is_other = _is_other_object(raw)
-    can_ignore = ignore_others or (in_folder and (wrong_version is None or platform_importer))
-    if is_other and can_ignore:
-        if platform_importer is None:
-            message = (
-                f"{raw['kind']} is not an InferenceService and is ignored; apply it separately"
-            )
-        else:
-            message = f"{raw['kind']} configures {platform_importer.name}, not a service; ignored"
+    if is_other and (ignore_others or (in_folder and wrong_version is None)):
+        message = f"{raw['kind']} is not an InferenceService and is ignored; apply it separately"
         return make_note(origin, warning(NO_SERVICE, ("kind",), message))
     if wrong_version is not None:
         return make_note(origin, wrong_version)
@@ -307,7 +292,5 @@ def _find_wrong_version(raw: Any) -> Finding | None:
     for importer in importers():
         if isinstance(kind, str) and kind in importer.kinds:
             allowed = " or ".join(importer.kinds[kind])
-            if version is None:
-                return error(FIELD_REQUIRED, ("apiVersion",), f"is required, must be {allowed}")
             return error(WRONG_KIND, ("apiVersion",), f"must be {allowed}, got {show(version)}")
     return None

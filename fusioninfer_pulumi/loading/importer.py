@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -16,8 +16,6 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 #: Entry point group of importers.
 ENTRY_POINT_GROUP = "fusioninfer.importers"
-#: API version, kind, namespace and name of an object.
-ObjectKey = tuple[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +55,6 @@ class SourceDocument:
         """Return the field at a path from the document's root."""
         return SourceField(self, path)
 
-    def leaves(self) -> Iterator[SourceField]:
-        """Yield every scalar, empty mapping and empty list, but no nulls."""
-        yield from _walk_leaves(self.at(), self.raw)
-
 
 class SourceField(NamedTuple):
     """A field of a document: `document.at("spec") / "roles" / 0`.
@@ -99,17 +93,6 @@ class SourceField(NamedTuple):
 def _read_name(value: Any) -> Any:
     """Return a name by which documents refer to each other, None if it cannot be one."""
     return value if isinstance(value, str) or is_output(value) else None
-
-
-def _walk_leaves(at: SourceField, value: Any) -> Iterator[SourceField]:
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _walk_leaves(at / key, item)
-    elif isinstance(value, list) and value:
-        for index, item in enumerate(value):
-            yield from _walk_leaves(at / index, item)
-    elif value is not None:
-        yield at
 
 
 class FieldOrigin(NamedTuple):
@@ -202,7 +185,6 @@ class Importer(NamedTuple):
             input has documents of these kinds.
         services: Kinds that become a service, each with its supported API versions.
         companions: Kinds that configure a service of the same input, with their API versions.
-        platform: Kinds that configure the cluster, not a service, with their API versions.
         words: Messages in the system's terms, by rule id; they replace the messages of findings
             about converted services.
     """
@@ -211,7 +193,6 @@ class Importer(NamedTuple):
     module: str
     services: Mapping[str, tuple[str, ...]]
     companions: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    platform: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     words: Mapping[str, str] = MappingProxyType({})
 
     @property
@@ -222,7 +203,7 @@ class Importer(NamedTuple):
     @property
     def groups(self) -> frozenset[str]:
         """The API groups of its kinds."""
-        versions = itertools.chain(*self.kinds.values(), *self.platform.values())
+        versions = itertools.chain(*self.kinds.values())
         return frozenset(version.partition("/")[0] for version in versions)
 
     def convert(self, documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
@@ -230,21 +211,16 @@ class Importer(NamedTuple):
         conversion: Conversion = self._converter.convert(documents, allow_lossy=allow_lossy)
         return conversion
 
-    def named(self, documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-        """Return the keys of other objects, such as ConfigMaps, that `documents` name.
+    def find_referenced(
+        self, documents: Sequence[SourceDocument], others: Sequence[SourceDocument]
+    ) -> Sequence[SourceDocument]:
+        """Return other objects, such as ConfigMaps, that `documents` name or select.
 
-        These objects are also passed to `convert`. Calls the module's `named`, if it has one.
+        These objects are also passed to `convert`. Calls the module's `find_referenced`, if it has
+        one.
         """
-        named = getattr(self._converter, "named", None)
-        return frozenset() if named is None else named(documents)
-
-    def selects(self, documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
-        """Return whether a selector in `documents` selects an object, which is then converted, too.
-
-        Calls the module's `selects`, if it has one.
-        """
-        selects = getattr(self._converter, "selects", None)
-        return selects is not None and bool(selects(documents, raw))
+        find = getattr(self._converter, "find_referenced", None)
+        return () if find is None else find(documents, others)
 
     @property
     def _converter(self) -> Any:
@@ -257,14 +233,13 @@ def importers() -> tuple[Importer, ...]:
     return tuple(importer for _, importer in load_plugins(ENTRY_POINT_GROUP))
 
 
-def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:
-    """Return the importer with the document's kind in `kinds`, or for `platform` in `platform`."""
+def find_importer(raw: Any) -> Importer | None:
+    """Return the importer that converts the document's kind and API version."""
     kind = raw.get("kind") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         return None
     version = raw.get("apiVersion")
     for importer in importers():
-        kinds = importer.platform if platform else importer.kinds
-        if version in kinds.get(kind, ()):
+        if version in importer.kinds.get(kind, ()):
             return importer
     return None

@@ -6,9 +6,8 @@ from fusioninfer_pulumi.api.field_types import CountOrAnyPercentage as CountOrAn
 from fusioninfer_pulumi.api.service import API_VERSION as API_VERSION, KIND as KIND
 from fusioninfer_pulumi.api.validation_errors import (
     field_of as field_of,
-    finding_error as finding_error,
     pydantic_findings as pydantic_findings,
-    type_mismatch as type_mismatch,
+    rule_error as rule_error,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_config import dump_epp_config as dump_epp_config
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
@@ -49,9 +48,11 @@ from fusioninfer_pulumi.loading.importer import (
     ConvertedService as ConvertedService,
     FieldOrigin as FieldOrigin,
     Importer as Importer,
-    ObjectKey as ObjectKey,
     Origins as Origins,
     SourceDocument as SourceDocument,
     SourceField as SourceField,
 )
-from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN as ENGINE_UNKNOWN
+from fusioninfer_pulumi.rules.common import (
+    ENGINE_UNKNOWN as ENGINE_UNKNOWN,
+    WRONG_TYPE as WRONG_TYPE,
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_importers.rules import (
@@ -39,6 +39,18 @@ from fusioninfer_pulumi.plugins.importers import (
     info,
     warning,
 )
+
+
+def walk_leaves(at: SourceField, value: Any) -> Iterator[SourceField]:
+    """Yield every scalar, empty mapping and empty list in a value, but no nulls."""
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from walk_leaves(at / key, item)
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from walk_leaves(at / index, item)
+    elif value is not None:
+        yield at
 
 
 def filter_kind(documents: Iterable[SourceDocument], kind: str) -> list[SourceDocument]:
@@ -136,7 +148,7 @@ class ConversionReport:
     def _report_unconsumed(self, document: SourceDocument) -> None:
         if document.at() in self._consumed:
             return
-        for leaf in document.leaves():
+        for leaf in walk_leaves(document.at(), document.raw):
             parents = (SourceField(document, leaf.path[:end]) for end in range(len(leaf.path) + 1))
             if not any(field in self._consumed for field in parents):
                 self.unsupported(leaf, "is not supported; remove it")

@@ -10,27 +10,27 @@ from pydantic.alias_generators import to_camel
 
 from fusioninfer_importers.conversion import ConversionReport, filter_kind
 from fusioninfer_pulumi.plugins.importers import (
+    WRONG_TYPE,
     Location,
     SourceDocument,
     field_of,
-    finding_error,
     pydantic_findings,
-    type_mismatch,
+    rule_error,
+    show,
 )
 
 
 def _check_quantity(value: Any) -> Any:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return value
-    finding = type_mismatch((), value, "a quantity such as 5, 500m or 16Gi")
-    raise finding_error(finding)
+    message = f"must be a quantity such as 5, 500m or 16Gi, got {show(value)}"
+    raise rule_error(WRONG_TYPE, message)
 
 
 def _check_mapping_or_text(value: Any) -> Any:
     if isinstance(value, (str, dict)):
         return value
-    finding = type_mismatch((), value, "a mapping or a string")
-    raise finding_error(finding)
+    raise rule_error(WRONG_TYPE, f"must be a mapping or a string, got {show(value)}")
 
 
 #: A Kubernetes quantity; YAML reads quantities without a unit as numbers.

@@ -30,7 +30,6 @@ MODELPLANE = Importer(
     "fusioninfer_importers.modelplane.convert",
     services={"ModelDeployment": _MODELPLANE},
     companions=dict.fromkeys(("ModelCache", "ModelEndpoint", "ModelService"), _MODELPLANE),
-    platform=dict.fromkeys(("InferenceClass", "InferenceCluster", "InferenceGateway"), _MODELPLANE),
     words=_advice.MODELPLANE,
 )
 

@@ -100,7 +100,7 @@ def test_platform_objects_are_ignored(run: Run) -> None:
     cluster = {**NAMESPACE, "apiVersion": "modelplane.ai/v1alpha1", "kind": "InferenceCluster"}
     write("set/a.yaml", modelplane_samples.released())
     write("set/b.yaml", cluster)
-    remaining = "configures Modelplane, not a service; ignored"
+    remaining = "is not an InferenceService and is ignored; apply it separately"
     expected = f"set/b.yaml: warning: kind: InferenceCluster {remaining}"
     assert run("check", "set")[0] == 0
     assert expected in run("check", "set")[2]

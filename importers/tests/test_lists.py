@@ -66,7 +66,6 @@ def test_findings_locate_items_of_a_list(
     [
         (make_list(), "items: must not be empty"),
         (make_list(items={}), "items: must be a list, got {}"),
-        (make_list(serving(), apiVersion="v2"), 'apiVersion: must be v1 for kind List, got "v2"'),
         (make_list(make_list(serving())), '#items[0]: kind: must be InferenceService, got "List"'),
     ],
 )

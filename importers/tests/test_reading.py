@@ -46,7 +46,7 @@ def write(folder: Path, *documents: Any) -> str:
         ),
         (
             {"kind": "ModelServing"},
-            "f: apiVersion: is required, must be workload.serving.volcano.sh/v1alpha1",
+            "f: apiVersion: must be workload.serving.volcano.sh/v1alpha1, got null",
         ),
     ],
 )

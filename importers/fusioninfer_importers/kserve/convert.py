@@ -6,7 +6,12 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder, filter_kind
+from fusioninfer_importers.conversion import (
+    ConversionReport,
+    ServiceBuilder,
+    filter_kind,
+    walk_leaves,
+)
 from fusioninfer_importers.gang import GANG_MODE, NO_GANG, VOLCANO, convert_queue
 from fusioninfer_importers.kserve._filling import fill_templates
 from fusioninfer_importers.kserve._nodes import Node, copy_node, merge, read_node, set_fields
@@ -43,7 +48,7 @@ from fusioninfer_importers.kserve.workload import convert_devices, convert_workl
 from fusioninfer_importers.model import validate_kind
 from fusioninfer_importers.objects import check_name, copy_metadata, report_other_metadata
 from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import Conversion, Location, ObjectKey, SourceDocument
+from fusioninfer_pulumi.plugins.importers import Conversion, Location, SourceDocument
 
 _ATTRIBUTES = "OTEL_RESOURCE_ATTRIBUTES"
 _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
@@ -55,8 +60,10 @@ CONFIG_MAP = "ConfigMap"
 _IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
 
 
-def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-    """Return the keys of ConfigMaps, ServiceAccounts and Secrets that the conversion reads."""
+def find_referenced(
+    documents: Sequence[SourceDocument], others: Sequence[SourceDocument]
+) -> list[SourceDocument]:
+    """Return the ConfigMaps, ServiceAccounts and Secrets that the conversion reads."""
     config_ref = ("spec", "router", "scheduler", "config", "ref", "name")
     values = [document.at(*config_ref).value for document in documents]
     names = {name for name in values if isinstance(name, str)}
@@ -69,7 +76,12 @@ def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
         for namespace in list_namespaces(service.namespace, name)
     }
     settings = {("v1", CONFIG_MAP, NAMESPACE, SETTINGS)} if services else set()
-    return frozenset(config_maps.union(settings, find_referenced_objects(documents, services)))
+    keys = config_maps.union(settings, find_referenced_objects(documents, services))
+    return [
+        other
+        for other in others
+        if (other.raw["apiVersion"], other.kind, other.namespace, other.name) in keys
+    ]
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
@@ -116,7 +128,11 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
 def _report_config_maps(report: ConversionReport, maps: Objects) -> None:
     for document in maps.values():
         report.consume(*(document.at(*path) for path in _IDENTITY))
-        unconsumed = [leaf for leaf in document.leaves() if not report.is_consumed(leaf)]
+        unconsumed = [
+            leaf
+            for leaf in walk_leaves(document.at(), document.raw)
+            if not report.is_consumed(leaf)
+        ]
         if is_settings(document) and unconsumed:
             report.consume(*unconsumed)
             report.warning(
@@ -219,7 +235,7 @@ def _merge_and_report_overrides(
                 leaf.at, "overridden by a later item of the list, as KServe merges them"
             )
     for config in bases:
-        for at in config.leaves():
+        for at in walk_leaves(config.at(), config.raw):
             if at.path[:1] == ("spec",) and at not in kept and not report.is_consumed(at):
                 report.left_out(at, f"overridden by {document.name}")
     return spec

@@ -14,7 +14,10 @@ from fusioninfer_importers.conversion import ServiceBuilder, filter_kind
 from fusioninfer_importers.kserve._nodes import Node
 from fusioninfer_importers.kserve.scheduler import Objects
 from fusioninfer_importers.rules import REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import Location, ObjectKey, SourceDocument, SourceField
+from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField
+
+#: API version, kind, namespace and name of an object.
+ObjectKey = tuple[Any, Any, Any, Any]
 
 ACCOUNT, SECRET = "ServiceAccount", "Secret"
 _DEFAULT = "default"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, filter_kind
@@ -40,9 +40,11 @@ _BOOSTER_UNSUPPORTED = (
 )
 
 
-def selects(documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
-    """Return whether an object is a Deployment whose pods a ModelServer selects."""
-    return is_selected(raw, documents)
+def find_referenced(
+    documents: Sequence[SourceDocument], others: Sequence[SourceDocument]
+) -> list[SourceDocument]:
+    """Return the Deployments whose pods a ModelServer selects."""
+    return [other for other in others if is_selected(other, documents)]
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:

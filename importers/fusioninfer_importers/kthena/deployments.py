@@ -7,31 +7,29 @@ of one service, so the Deployment becomes a service, and each of its pods a repl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, filter_kind
 from fusioninfer_importers.gang import convert_queue
 from fusioninfer_importers.kthena.models import Deployment, ModelServing
 from fusioninfer_importers.kthena.serving import WORKER, Serving
 from fusioninfer_importers.objects import copy_metadata
-from fusioninfer_pulumi.plugins.importers import Origin, SourceDocument
+from fusioninfer_pulumi.plugins.importers import SourceDocument
 
 KIND, API_VERSION = "Deployment", "apps/v1"
 _ROLE = "server"
 _SERVER = "ModelServer"
 
 
-def is_selected(raw: Mapping[str, Any], documents: Sequence[SourceDocument]) -> bool:
+def is_selected(document: SourceDocument, documents: Sequence[SourceDocument]) -> bool:
     """Return whether an object is a Deployment with pods that a ModelServer selects."""
-    if (raw.get("apiVersion"), raw.get("kind")) != (API_VERSION, KIND):
+    if (document.raw["apiVersion"], document.kind) != (API_VERSION, KIND):
         return False
-    deployment = SourceDocument(Origin(""), raw)
-    labels = deployment.at("spec", "template", "metadata", "labels").value
+    labels = document.at("spec", "template", "metadata", "labels").value
     if not isinstance(labels, Mapping):
         return False
     for server in filter_kind(documents, _SERVER):
         selector = server.at("spec", "workloadSelector", "matchLabels").value
-        if not isinstance(selector, Mapping) or server.namespace != deployment.namespace:
+        if not isinstance(selector, Mapping) or server.namespace != document.namespace:
             continue
         if selector and all(labels.get(key) == value for key, value in selector.items()):
             return True
