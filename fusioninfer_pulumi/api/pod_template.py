@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.field_types import json_findings
-from fusioninfer_pulumi.api.validation_errors import type_mismatch
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.pulumi_outputs import output_paths
@@ -48,7 +47,7 @@ def pod_template_findings(
     if isinstance(spec, Mapping):
         yield from _container_findings((*at, "spec"), spec, serving_container)
     elif spec is None:
-        yield type_mismatch((*at, "spec"), spec, "a mapping")
+        yield error(FIELD_REQUIRED, (*at, "spec"), "is required: a mapping")
 
 
 def role_template_findings(

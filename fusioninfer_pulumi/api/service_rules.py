@@ -92,12 +92,10 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
         row = does_not_apply(("kv_transfer.engine_port", "kv_transfer.sidecar"), message)
         yield from check_fields(at, role, row)
     if not role.has_node_count:
-        message = "is required"
-        if role.parallelism is not None:
-            message += (
-                ": parallelism does not determine the pods per replica (pipeline does, or data "
-                "with dataLocal)"
-            )
+        message = (
+            "is required, unless parallelism determines the pods per replica (pipeline does, or "
+            "data with dataLocal)"
+        )
         yield from check_fields(at, role, required("multinode.node_count", message))
     if role.parallelism is not None:
         node_count = role.multinode.node_count if role.multinode else None
@@ -137,9 +135,10 @@ def _template_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iter
         yield from check_fields(at, role, conflict(_SEPARATE_TEMPLATES, "template"))
     elif not present:
         if not has_model:
-            message = "is required: the pods that serve the model"
-            if role.accelerator is not None or role.gpus is not None or role.engine is not None:
-                message += "; or set the service's model, and the library generates them"
+            message = (
+                "is required: the pods that serve the model; or set the service's model, and the "
+                "library generates them"
+            )
             yield from check_fields(at, role, required("template", message))
         return
     elif role.nodes == 1 and role.has_node_count:

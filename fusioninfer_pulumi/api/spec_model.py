@@ -130,19 +130,17 @@ def _class_variable_findings(at: Location, model: SpecModel) -> Iterator[Finding
     fields = type(model).model_fields
     chosen = find_set_fields(model, model.ONE_OF)
     if model.ONE_OF and len(chosen) != 1:
-        got = f", got {' and '.join(chosen)}" if chosen else ""
         allowed = ", ".join(fields[name].alias or name for name in model.ONE_OF)
-        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, f"must have exactly one of {allowed}{got}")
+        message = f"must have exactly one of {allowed}, got {' and '.join(chosen) or 'none'}"
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
     present = find_set_fields(model, model.AT_MOST_ONE_OF)
     if len(present) > 1:
         message = f"{present[0]} conflicts with {present[1]}; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
     if model.FIRST_ENABLES_REST and not getattr(model, model.FIRST_ENABLES_REST[0]):
         switch, *names = model.FIRST_ENABLES_REST
-        alias = fields[switch].alias
-        is_false = getattr(model, switch) is False
-        reason = f"with {alias}: false" if is_false else f"without {alias}"
-        message = f"has no effect {reason}; remove it"
+        value = show(getattr(model, switch))
+        message = f"has no effect, because {fields[switch].alias} is {value}; remove it"
         names = names or [name for name in fields if name != switch]
         row = does_not_apply(names, message, rule=FIELD_WITHOUT_EFFECT)
         yield from check_fields(at, model, row)

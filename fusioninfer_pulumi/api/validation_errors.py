@@ -79,28 +79,16 @@ def rule_error(rule: Rule, message: str) -> PydanticCustomError:
     return PydanticCustomError(rule.id, "{message}", {"message": message})
 
 
-def finding_error(finding: Finding) -> PydanticCustomError:
-    """Return an error that a validator raises for a finding."""
-    return PydanticCustomError(finding.rule, "{message}", {"message": finding.message})
-
-
 def raise_findings(title: str, findings: Iterable[Finding]) -> None:
     """Raise a ValidationError with all findings, if there are any; `title` names the model."""
     details = [
-        InitErrorDetails(type=finding_error(finding), loc=finding.location, input=None)
+        InitErrorDetails(
+            type=rule_error(Rule(finding.rule), finding.message), loc=finding.location, input=None
+        )
         for finding in findings
     ]
     if details:
         raise ValidationError.from_exception_data(title, details)
-
-
-def type_mismatch(at: Location, value: Any, kind: str, rule: Rule = WRONG_TYPE) -> Finding:
-    """Return an error about a missing or wrong value that must be `kind`, such as `a list`."""
-    if value is None:
-        return error(FIELD_REQUIRED, at, f"is required: {kind}")
-    if is_output(value):
-        return error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
-    return error(rule, at, f"must be {kind}, got {show(value)}")
 
 
 def pydantic_findings(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:

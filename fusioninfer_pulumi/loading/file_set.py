@@ -92,21 +92,13 @@ def parse(text: ManifestText) -> ParsedText:
         finding = error(EMPTY_INPUT, (), "is empty; expected an InferenceService")
         notes.append(make_note(Origin(text.file), finding))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
-        # A folder may contain other files, such as the values of a chart.
-        finding = info(NO_SERVICE, (), "ignored: contains no manifest")
+        # A folder may contain other files, such as the values of a chart or an inventory.
+        finding = info(NO_SERVICE, (), "ignored: contains no service manifest")
         if manifests:
             first_origin, _ = manifests[0]
             notes.append(make_note(first_origin, finding))
         manifests = []
-    remaining = []
-    for origin, raw in manifests:
-        may_be_inventory = text.folder is not None and isinstance(raw, Mapping)
-        if may_be_inventory and raw.get("kind") == INVENTORY_KIND:
-            message = "ignored: is an inventory; pass it with --inventory"
-            notes.append(make_note(origin, info(NO_SERVICE, ("kind",), message)))
-        else:
-            remaining.append((origin, raw))
-    return ParsedText(text, tuple(remaining), tuple(notes), all_documents)
+    return ParsedText(text, tuple(manifests), tuple(notes), all_documents)
 
 
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
@@ -138,6 +130,6 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
 
 
 def _is_manifest(raw: Any) -> bool:
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, Mapping) or raw.get("kind") == INVENTORY_KIND:
         return False
     return "apiVersion" in raw or "kind" in raw or {"metadata", "spec"} <= set(raw)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -43,26 +41,20 @@ def read_model_config(name: str, folder: Path | None = None) -> dict[str, Any]:
 
 
 def _read_content(name: str, folder: Path | None) -> bytes:
-    path = Path(name)
-    if folder is not None:
-        if path.is_absolute():
-            raise ModelConfigError(f"must be a path relative to the manifest's folder, got {name}")
-        path = folder / path
     try:
-        real = path.resolve(strict=True)
-        if folder is not None and not real.is_relative_to(folder.resolve()):
+        # An absolute `name` replaces the folder.
+        path = ((folder or Path()) / name).resolve(strict=True)
+        if folder is not None and not path.is_relative_to(folder.resolve()):
             raise ModelConfigError(f"{name} is outside the manifest's folder")
-        # Opening a pipe would otherwise block until it has a writer.
-        descriptor = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ModelConfigError(f"{name} is not a regular file")
+        # Reading a pipe would block until it has a writer.
+        if not path.is_file():
+            raise ModelConfigError(f"{name} is not a regular file")
+        with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
-    except (OSError, RuntimeError) as problem:  # RuntimeError: a symbolic link loop
+    # ValueError: a null character. RuntimeError: a loop of symbolic links.
+    except (OSError, ValueError, RuntimeError) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise ModelConfigError(f"{name} cannot be read: {reason}") from None
-    except ValueError:
-        raise ModelConfigError(f"{name!r} is not a path") from None
     if len(content) > _MAX_BYTES:
         raise ModelConfigError(f"{name} is larger than {_MAX_BYTES // 2**20} MiB")
     return content

@@ -102,13 +102,11 @@ def parse_yaml(text: str) -> Iterator[Any]:
         raise _convert_error(problem) from None
     except RecursionError:
         raise YamlTextError(INPUT_TOO_LARGE, TOO_DEEP) from None
-    except LookupError:
-        # PyYAML raises it for values such as `!!bool maybe` and `!!int ""`.
-        raise YamlTextError(INVALID_YAML, "not YAML: a value does not match its tag") from None
     except YamlTextError:
         raise
-    except ValueError as problem:
-        raise YamlTextError(INVALID_YAML, f"not YAML: {problem}") from None
+    except (LookupError, ValueError) as problem:
+        # PyYAML raises them for values such as `!!bool maybe` and `!!int ""`.
+        raise YamlTextError(INVALID_YAML, f"not YAML: invalid value: {problem}") from None
     finally:
         if loader is not None:
             loader.dispose()

@@ -6,7 +6,7 @@ Users set the implementation, because the name of a GatewayClass does not identi
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import RoleArgs
@@ -15,7 +15,6 @@ from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
-from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 class SeveralPools(enum.Enum):
@@ -40,11 +39,9 @@ class SeveralPools(enum.Enum):
 
 
 #: Builds the objects that a gateway needs in addition to the route. The arguments are the service's
-#: metadata, the endpoint picker if there is one, the route's reference to the pool or Service, the
-#: first port of the pods, and the roles that the route leads to.
-ExtrasBuilder = Callable[
-    [ServiceMeta, EppPlan | None, Mapping[str, Any], int, Sequence[RolePlan]], Iterator[Manifest]
-]
+#: metadata, the endpoint picker if there is one, the route's reference to the pool or Service, and
+#: the first port of the pods.
+ExtrasBuilder = Callable[[ServiceMeta, EppPlan | None, Mapping[str, Any], int], Iterator[Manifest]]
 
 
 def _build_istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> Iterator[Manifest]:
@@ -64,6 +61,7 @@ def _build_istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> I
 # Long enough for streams: the load balancer's default is 30 s for a whole response, and upstream's
 # chart sets 300 s.
 _GKE_TIMEOUT_SECONDS = 3600
+#: All supported engines answer 200 at this path once they serve.
 _HEALTH_PATH = "/health"
 
 
@@ -72,14 +70,10 @@ def _build_gke_extras(
     _: EppPlan | None,
     backend: Mapping[str, Any],
     port: int,
-    served: Sequence[RolePlan],
 ) -> Iterator[Manifest]:
     """Build the policies that set the health check and the timeout of GKE's load balancers."""
     target = {key: backend.get(key, "") for key in ("group", "kind", "name")}
-    engines = [role.pods.command.engine for role in served]
-    paths = {_HEALTH_PATH if engine is None else engine.http.health_path for engine in engines}
-    path = paths.pop() if len(paths) == 1 else _HEALTH_PATH
-    health = {"type": "HTTP", "httpHealthCheck": {"requestPath": path, "port": port}}
+    health = {"type": "HTTP", "httpHealthCheck": {"requestPath": _HEALTH_PATH, "port": port}}
     for kind, default in (
         ("HealthCheckPolicy", {"config": health}),
         ("GCPBackendPolicy", {"timeoutSec": _GKE_TIMEOUT_SECONDS}),

@@ -71,12 +71,8 @@ class PoolPlan(NamedTuple):
     @property
     def ports_text(self) -> str:
         """Its ports, for messages."""
-        first, last = self.ports[0], self.ports[-1]
-        if first == last:
-            return f"port {first}"
-        is_range = last - first == len(self.ports) - 1
-        numbers = f"{first} to {last}" if is_range else ", ".join(map(str, self.ports))
-        return f"ports {numbers}"
+        noun = "port" if len(self.ports) == 1 else "ports"
+        return f"{noun} {', '.join(map(str, self.ports))}"
 
 
 def choose_pool_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:

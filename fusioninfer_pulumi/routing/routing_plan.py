@@ -222,7 +222,7 @@ def build_routing_objects(
     build_extras = routing.implementation.build_extras
     if routing.is_routed and build_extras is not None:
         first_port, *_ = ports
-        yield from build_extras(router_meta, epp, routing.backend, first_port, routing.served)
+        yield from build_extras(router_meta, epp, routing.backend, first_port)
     if routing.router.reference_grants:
         yield from build_reference_grants(router_meta, routing.grants)
     policy = routing.network_policy

@@ -10,6 +10,7 @@ the check of ignored ids, the documentation and tests read them. An example has 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ def load_bases() -> Mapping[str, Any]:
 def change_base(base: str, fields: Mapping[str, Any]) -> Any:
     """Return a base manifest with `fields` set; the index after the last appends to a list."""
     # YAML aliases are one object in several places. With copies a change affects one place.
-    manifest = {key: _copy_unshared(value) for key, value in load_bases()[base].items()}
+    manifest: dict[str, Any] = json.loads(json.dumps(load_bases()[base]))
     for path, value in fields.items():
         *parents, last = _parse_path(path)
         parent: Any = manifest
@@ -136,12 +137,6 @@ def change_base(base: str, fields: Mapping[str, Any]) -> Any:
 
 def _load_yaml(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # safe loader
-
-
-def _copy_unshared(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy_unshared(item) for key, item in value.items()}
-    return [_copy_unshared(item) for item in value] if isinstance(value, list) else value
 
 
 def _set(parent: Any, part: str | int, value: Any) -> None:

@@ -69,16 +69,16 @@ def rejection(text: str) -> str:
         ("a: !!set {b, c}", "line 1, column 4: unsupported tag 'tag:yaml.org,2002:set'"),
         ("a: !!timestamp 2024-01-01", ("line 1, column 4: unsupported tag "
          "'tag:yaml.org,2002:timestamp'")),
-        ("a: !!bool maybe", "not YAML: a value does not match its tag"),
-        ("a: !!int ''", "not YAML: a value does not match its tag"),
-        ("a: !!int x", "not YAML: invalid literal for int() with base 10: 'x'"),
+        ("a: !!bool maybe", "not YAML: invalid value: 'maybe'"),
+        ("a: !!int ''", "not YAML: invalid value: string index out of range"),
+        ("a: !!int x", "not YAML: invalid value: invalid literal for int() with base 10: 'x'"),
         ("? [a]\n: b", "line 1, column 3: a key must be a string, not a list or mapping"),
         ("{a: 1, a: 2}", 'line 1, column 8: key "a" is duplicated'),
         ("a: &x [*x]", "line 1, column 4: an alias refers to itself"),
         ("a\0b", ("not YAML: unacceptable character #x0000: control characters are not allowed in "
          '"<unicode string>", position 1')),
-        ("a: \ud800", ("not YAML: 'utf-8' codec can't encode character '\\ud800' in position 3: "
-         "surrogates not allowed")),
+        ("a: \ud800", ("not YAML: invalid value: 'utf-8' codec can't encode character '\\ud800' in "
+                        "position 3: surrogates not allowed")),
     ],
 )  # fmt: skip
 def test_text_that_is_not_a_manifest_has_a_one_line_error(text: str, expected: str) -> None:
