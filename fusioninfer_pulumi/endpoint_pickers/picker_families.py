@@ -295,9 +295,16 @@ def find_closest_image(family: EppFamily, is_suitable: Callable[[EppFamily], boo
 
 def explain_unknown_image(image: str) -> str:
     """Return why `find_family` does not recognize an endpoint picker's image, and the fix."""
+    versions: dict[str, list[Version]] = {}
+    for row in FAMILIES.values():
+        versions.setdefault(row.repository, []).extend(row.versions)
+    supported = " and ".join(
+        f"{format_version(min(numbers))} to {format_version(max(numbers))} of {repository}"
+        for repository, numbers in versions.items()
+    )
     return (
-        f"{show(image)} is not a supported endpoint picker; supported releases: "
-        f"{', '.join(FAMILIES)}. For your own build of one of them set endpointPicker.family"
+        f"{show(image)} is not a supported endpoint picker; supported are {supported}. For your "
+        f"own build set endpointPicker.family ({', '.join(FAMILIES)})"
     )
 
 

@@ -67,7 +67,7 @@ ROUTER = "ghcr.io/llm-d/llm-d-router-endpoint-picker"
 )
 def test_unknown_image_names_supported_releases(image: str) -> None:
     message = explain_unknown_image(image)
-    assert message.startswith(f'"{image}" is not a supported endpoint picker; supported releases: ')
+    assert message.startswith(f'"{image}" is not a supported endpoint picker; supported are v1.2.0')
     assert f"v1.2.0 to v1.5.0 of {GAIE} and v0.9.0 to v1.0.0 of {ROUTER}" in message
     assert f"set endpointPicker.family ({', '.join(FAMILIES)})" in message
 
