@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from posixpath import basename
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -106,11 +107,6 @@ class Program(NamedTuple):
     engine: str  #: `vllm` or `sglang`
     words: tuple[str, ...]  #: the words before the engine's first argument
     is_vllm_serve: bool  #: whether it is `vllm serve`; see `EngineCommand`
-
-
-def basename(word: str) -> str:
-    """Return the last part of a path."""
-    return word.rsplit("/", 1)[-1]
 
 
 def find_program(words: Sequence[str]) -> Program | None:

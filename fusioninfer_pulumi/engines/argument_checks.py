@@ -213,8 +213,8 @@ def check_arguments(
             closest = closest_name(name, table.definitions(None), cutoff=_TYPO_SIMILARITY)
             if closest is not None:
                 message = (
-                    f"no release of {engine.title} up to v{table.newest} has an argument {name}; "
-                    f"did you mean {closest}?"
+                    f"no release of {engine.title} up to v{table.releases[-1]} has an argument "
+                    f"{name}; did you mean {closest}?"
                 )
                 yield warning(ARGUMENT_UNKNOWN, place, message)
         elif definition is not None and argument.problem is not None:

@@ -72,11 +72,6 @@ class ArgumentTable:
                 for word in definition.spellings():
                     self._definitions.setdefault(word, []).append(definition)
 
-    @property
-    def newest(self) -> str:
-        """The newest release."""
-        return self.releases[-1]
-
     def definitions(self, release: str | None) -> Definitions:
         """Return the arguments of a release; for None, the newest definition of each argument."""
         if release is None:

@@ -301,8 +301,8 @@ class KvCache:
     block_size_flag: str
     transfer_flag: str
     sidecar_protocol: str | None = None
-    offloads_by_connector: bool
-    event_settings: Mapping[str, Any]
+    offloads_by_connector: bool = False
+    event_settings: Mapping[str, Any] = {}
     pair_setting_flags: Mapping[str, tuple[str, ...]]
     handshake_source: str
 
@@ -408,7 +408,7 @@ class Engine:
 
     name: str  #: its name, as in its program and its images
     title: str  #: its name as its project spells it
-    image_serves: bool  #: whether the entrypoint of its images starts the engine
+    image_serves: bool = False  #: whether the entrypoint of its images starts the engine
     server_flag: str | None = None  #: flag of `NAME serve` that chooses a server for diffusion
     model_flags: tuple[str, ...]  #: spellings of the flag for the path or name of the model
     lora_flags: Mapping[str, str]  #: flags for LoRA adapters (`modules`) and their limits

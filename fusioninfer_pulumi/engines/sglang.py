@@ -83,8 +83,6 @@ class SglangKvCache(KvCache):
     block_size_flag = "--page-size"
     transfer_flag = _MODE
     sidecar_protocol = "sglang"
-    offloads_by_connector = False
-    event_settings: Mapping[str, bool] = {}
     pair_setting_flags: Mapping[str, tuple[str, ...]] = {
         "dtype": ("--dtype",),
         "cache dtype": ("--kv-cache-dtype",),
@@ -214,7 +212,6 @@ class Sglang(Engine):
 
     name = "sglang"
     title = "SGLang"
-    image_serves = False
     server_flag = "--model-type"  # `sglang serve` removes it before argparse runs
     model_flags = ("--model-path", "--model")
     lora_flags: Mapping[str, str] = {

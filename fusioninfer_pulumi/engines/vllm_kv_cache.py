@@ -21,7 +21,7 @@ from fusioninfer_pulumi.engines.engine import (
     Transfer,
 )
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, SET_TWICE
 
@@ -364,9 +364,6 @@ def _check_offload(command: EngineCommand, request: OffloadRequest) -> Iterator[
     version = _read_version(command)
     needed = SECONDARY_OFFLOADING if request.folders else CPU_OFFLOADING
     field: Location = ("secondary",) if request.folders else ()
-    if version is None:
-        message = f"needs vLLM {format_version(needed)} or later; the image's release is unknown"
-        yield info(RELEASE_WITHOUT_FEATURE, field, message)
-    elif version < needed:
+    if version is not None and version < needed:
         message = f"needs vLLM {format_version(needed)} or later, got {format_version(version)}"
         yield error(RELEASE_WITHOUT_FEATURE, field, message)
