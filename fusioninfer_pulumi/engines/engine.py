@@ -383,7 +383,8 @@ class HttpServer:
     keep_alive_variable: str  #: variable with the seconds that idle connections stay open
     drain_flag: str | None = None  #: seconds that running requests may take after SIGTERM
     rejects_unknown_models: bool  #: whether requests for another model get HTTP 404
-    api_source: str  #: source of `rejects_unknown_models`
+    reasoning_fields: Mapping[str, tuple[str, ...]]  #: fields with the reasoning, by first release
+    api_source: str  #: source of `rejects_unknown_models` and `reasoning_fields`
 
 
 class MetricsFlag(NamedTuple):

@@ -230,6 +230,7 @@ class Sglang(Engine):
         paths_with_api_key=re.compile(r"/(?!health|metrics)"),  # srt/utils: add_api_key_middleware
         keep_alive_variable="SGLANG_TIMEOUT_KEEP_ALIVE",  # 5 s by default (srt/environ.py)
         rejects_unknown_models=False,
+        reasoning_fields={"0.5.3": ("reasoning_content",)},
         api_source="SGLang 0.5.3 to 0.5.23, openai/protocol.py",
     )
     telemetry = Telemetry(

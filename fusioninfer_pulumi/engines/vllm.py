@@ -252,7 +252,12 @@ class Vllm(Engine):
         # later).
         drain_flag="--shutdown-timeout",
         rejects_unknown_models=True,
-        api_source="vLLM 0.11.0 to 0.33.0, _check_model",
+        reasoning_fields={
+            "0.11.0": ("reasoning_content",),
+            "0.11.1": ("reasoning", "reasoning_content"),
+            "0.16.0": ("reasoning",),
+        },
+        api_source="vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage",
     )
     telemetry = Telemetry(
         load_metrics=VLLM_METRICS,

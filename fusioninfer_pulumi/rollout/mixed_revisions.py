@@ -14,6 +14,12 @@ from itertools import product
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.endpoint_pickers.picker_families import (
+    find_family,
+    find_sidecar_image_family,
+    is_sidecar,
+)
+from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import (
@@ -44,6 +50,7 @@ class EngineLws:
         revision: Value of the label `revision`, or empty.
         pair_revision: Value of the label `pair-revision`, or empty.
         gang: The `GangPlan.reference` of its pods, or empty.
+        sidecar: Image of the prefill/decode sidecar, or empty.
     """
 
     name: str
@@ -53,6 +60,7 @@ class EngineLws:
     revision: str
     pair_revision: str
     gang: str
+    sidecar: str = ""
 
 
 _LABELS = labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.REVISION, labels.PAIR_REVISION
@@ -75,6 +83,7 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
         component_type, role, revision, pair_revision = (
             str(lookup(manifest, "metadata", "labels", key) or "") for key in _LABELS
         )
+        sidecar = next((item.get("image") for item in containers if is_sidecar(item)), "")
         engines.append(
             EngineLws(
                 name=name,
@@ -84,6 +93,7 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
                 revision=revision,
                 pair_revision=pair_revision,
                 gang=read_lws_gang_reference(manifest),
+                sidecar=sidecar if isinstance(sidecar, str) else "<output>",
             )
         )
     return engines
@@ -288,7 +298,10 @@ def _find_rejected_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
         members, engine = f"clients with {age} {lws.role} pods", lws.command.engine
         names = lws.command.requestable_names
         is_same = lws.command.arguments == other_lws.command.arguments
-        if engine is None or not engine.http.rejects_unknown_models or is_same or names is None:
+        if engine is None or not engine.http.rejects_unknown_models or is_same:
+            continue
+        if names is None:
+            yield MixedPair(PairState.UNKNOWN, members, "it is unknown which names they serve")
             continue
         missing = sorted(name for name, targets in requested.items() if not targets <= names)
         if missing:
@@ -327,6 +340,45 @@ def _find_rewrites(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, 
                 yield str(lookup(match, "model", "value")), targets
 
 
+_TOOLS, _REASONING = "--tool-call-parser", "--reasoning-parser"
+#: Flag, and what clients see if its value changes, if it is removed, and if it is added.
+_PARSERS = (
+    (_TOOLS, "responses may contain tool calls in another format",
+     "requests with tools fail, or responses contain tool calls as text", ""),
+    (_REASONING, "responses may split off the reasoning differently",
+     "responses contain the reasoning in their content",
+     "responses return the reasoning separately from their content"),
+)  # fmt: skip
+
+
+def _find_format_changes(update: UpdateComparison) -> Iterator[MixedPair]:
+    """Yield pods whose responses clients may fail to parse."""
+    remedy = "make clients accept both formats before this update"
+    for old, new in update.changed_engines:
+        members, engine = f"clients and new {new.role} pods", new.command.engine
+        for flag, changed, removed, added in _PARSERS:
+            old_value, new_value = (lws.command.value(flag) for lws in (old, new))
+            text = added
+            if old_value:
+                text = changed if new_value else removed
+            if old_value != new_value and text:
+                change = f"({flag} {old_value or 'unset'} -> {new_value or 'unset'})"
+                yield MixedPair(PairState.DEGRADED, f"{members} {change}", text, remedy)
+        old_fields = _find_reasoning_fields(old.command)
+        new_fields = _find_reasoning_fields(new.command)
+        removed_name = next((name for name in old_fields if name not in new_fields), None)
+        if removed_name and new_fields and engine is not None and new.command.has(_REASONING):
+            text = f"responses contain the reasoning in `{new_fields[0]}`, not in `{removed_name}`"
+            yield MixedPair(PairState.DEGRADED, members, text, remedy, engine.http.api_source)
+
+
+def _find_reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
+    release = parse_release(read_pair_setting(command, "release") or "")
+    fields = command.engine.http.reasoning_fields if command.engine else {}
+    latest_first = reversed([*fields.items()])
+    return next((names for since, names in latest_first if release >= parse_release(since)), ())
+
+
 #: Metrics of which a query needs one: `a or b` is {a, b}.
 _Query = frozenset[str]
 
@@ -338,12 +390,24 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
         if old.command.image == new.command.image:
             continue
         for reader, queries in readers:
-            for age, lws, other_lws in (("old", old, new), ("new", new, old)):
+            old_answers = [_exports_one(query, old.command) for query in queries]
+            new_answers = [_exports_one(query, new.command) for query in queries]
+            if None in old_answers or None in new_answers:
+                yield MixedPair(
+                    PairState.UNKNOWN,
+                    f"{reader} with new {new.role} pods",
+                    "it is unknown whether both images have the metrics that it reads",
+                    "compare their metrics before this update",
+                )
+                continue
+            for age, lws, answers, other_answers in (
+                ("old", old, old_answers, new_answers),
+                ("new", new, new_answers, old_answers),
+            ):
                 missing = {
                     name
-                    for query in queries
-                    if _exports_one(query, lws.command) is False
-                    and _exports_one(query, other_lws.command)
+                    for query, has, other_has in zip(queries, answers, other_answers, strict=True)
+                    if other_has and not has
                     for name in query
                 }
                 if missing:
@@ -394,6 +458,39 @@ def _find_queries(value: Any) -> Iterator[_Query]:
             yield from _find_queries(item)
 
 
+def _find_unknown_sidecars(update: UpdateComparison) -> Iterator[MixedPair]:
+    """Yield new sidecars of unknown releases, which may not read the endpoint picker's headers.
+
+    The sidecars of llm-d 0.9 and 0.10 read the header `x-prefiller-host-port`
+    (`pkg/common/routing`), which the endpoint pickers of both releases send.
+    """
+    old_images = {"", *(lws.sidecar for lws in update.before)}
+    for lws in update.after:
+        if lws.sidecar not in old_images and find_sidecar_image_family(lws.sidecar) is None:
+            yield MixedPair(
+                PairState.UNKNOWN,
+                f"endpoint picker with new {lws.role} pods (sidecar {lws.sidecar})",
+                "it is unknown whether this sidecar reads the picker's headers",
+            )
+
+
+def _find_unknown_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
+    """Yield the endpoint picker if its image is new and its release unknown."""
+    image = update.plan.picker.epp.image if update.plan and update.plan.picker else None
+    old_images = [
+        item.get("image")
+        for manifest in update.objects_before
+        for item in _list_items(lookup(manifest, "spec", "template", "spec"), "containers")
+    ]
+    is_new = bool(old_images) and image not in old_images
+    if isinstance(image, str) and is_new and find_family(image) is None:
+        yield MixedPair(
+            PairState.UNKNOWN,
+            f"engines and sidecars with the new endpoint picker ({image})",
+            "it is unknown whether it reads their metrics, and which headers it sends",
+        )
+
+
 #: Two kinds of pair need no function, because all known releases are compatible: endpoint pickers
 #: and gateways both read InferencePools of v1, and pickers read the KV cache events of vLLM 0.11.0
 #: to 0.33.0 as arrays and as maps (`kvevents/engineadapter` of llm-d 0.9 and 0.10).
@@ -401,5 +498,8 @@ PAIR_FINDERS: tuple[Callable[[UpdateComparison], Iterator[MixedPair]], ...] = (
     _find_rejected_model_names,
     _find_prefill_decode_pairs,
     _find_outages,
+    _find_format_changes,
     _find_missing_metrics,
+    _find_unknown_sidecars,
+    _find_unknown_pickers,
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from profiles import slow_unless
-from routed import pair, router
+from routed import LLM_D, pair, router
 from rows import each_row
 from samples import container, role, service, template
 
@@ -27,6 +27,7 @@ from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import (
     UpdateComparison,
+    describe_mixed_revisions,
     read_engines,
 )
 
@@ -117,6 +118,18 @@ def test_restart_of_only_decode_replica_is_an_outage(
     assert (outage in lines) is is_reported
 
 
+def test_unknown_picker_image_is_reported_when_it_is_new() -> None:
+    own = {"image": "example.com/epp:mine", "family": "llm-d-0.10"}
+    new = planned("0.32.0", router={"endpointPicker": own})
+    (line,) = mixed(planned("0.32.0"), new)
+    assert line == (
+        "mixed revisions, unknown: engines and sidecars with the new endpoint picker "
+        "(example.com/epp:mine): it is unknown whether it reads their metrics, and which headers "
+        "it sends"
+    )
+    assert mixed(new, new) == []
+
+
 def test_scaling_in_the_same_update_pairs_old_with_new_pods() -> None:
     advice = "an update that adds or removes no replicas avoids it"
     lines = mixed(planned("0.31.0"), planned("0.32.0", counts=(3, 2)))
@@ -140,9 +153,29 @@ def test_update_without_effect_on_the_handshake_reports_nothing(counts: tuple[in
 
 def test_unknown_compatibility_is_reported_without_evidence() -> None:
     old, new = (planned(f"example.com/vllm/vllm-openai:{tag}", counts=(1, 2)) for tag in "ab")
-    (pairs,) = mixed(old, new)
+    pairs, metrics = mixed(old, new)
     assert pairs.startswith("mixed revisions, unknown: old prefill with new decode pods")
     assert "it is unknown whether decode can use these KV caches" in pairs
+    assert metrics == (
+        "mixed revisions, unknown: endpoint picker with new prefill pods, endpoint picker with new "
+        "decode pods: it is unknown whether both images have the metrics that it reads; compare "
+        "their metrics before this update"
+    )
+
+
+def test_unknown_sidecar_is_reported_when_it_is_new() -> None:
+    old, new = (planned("0.32.0", router={"endpointPicker": {"image": LLM_D}}) for _ in range(2))
+    for manifest in new[1]:
+        template_of_lws = (manifest.get("spec") or {}).get("leaderWorkerTemplate")
+        pod = template_of_lws["workerTemplate"]["spec"] if template_of_lws else {}
+        for sidecar in pod.get("initContainers", ()):
+            sidecar["image"] = "example.com/llm-d-router-disagg-sidecar:mine"
+    (line,) = mixed(old, new)
+    assert line == (
+        "mixed revisions, unknown: endpoint picker with new decode pods (sidecar "
+        "example.com/llm-d-router-disagg-sidecar:mine): it is unknown whether this sidecar reads "
+        "the picker's headers"
+    )
 
 
 def worker(
@@ -184,10 +217,11 @@ def worker(
     return plan, list(render(plan))
 
 
-API = "[vLLM 0.11.0 to 0.33.0, _check_model]"
+API = "[vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage]"
 NAMES = "--served-model-name"
 LORA = ("--enable-lora", "--lora-modules")
 KEEP = "serve the old and the new name until the update is over and no client requests the old one"
+FORM = "make clients accept both formats before this update"
 QUERY = "query the names of both releases, joined by `or`"
 TPOT = "sum(rate(vllm:time_per_output_token_seconds_sum[1m]))"
 ITL = "sum(rate(vllm:inter_token_latency_seconds_sum[1m]))"
@@ -204,6 +238,13 @@ def fails(names: str, pods: str = "new worker") -> str:
     )
 
 
+def answers(flag: str, before: str, after: str, text: str) -> str:
+    return (
+        f"degraded: clients and new worker pods ({flag} {before} -> {after}): responses "
+        f"{text}; {FORM}"
+    )
+
+
 @each_row(
     ("old", "new", "expected"),
     [
@@ -215,7 +256,8 @@ def fails(names: str, pods: str = "new worker") -> str:
         (of(), of(NAMES, "b"), [fails("m")]),
         (of(*LORA, "x=/x", "y=/y"), of(*LORA, "y=/y"), [fails("x")]),
         (of(NAMES, "$NAME"), of(NAMES, "$NAME", release="0.33.0"), []),
-        (of(NAMES, "$NAME"), of(NAMES, "b"), []),
+        (of(NAMES, "$NAME"), of(NAMES, "b"),
+         ["unknown: clients with old worker pods: it is unknown which names they serve"]),
         (of(NAMES, "a", engine="sglang", release="0.5.23"),
          of(NAMES, "b", engine="sglang", release="0.5.23"), []),
         # The endpoint picker rewrites names for pods of both revisions.
@@ -226,6 +268,20 @@ def fails(names: str, pods: str = "new worker") -> str:
         (of(NAMES, "b", rewrites={"modelRewrites": REWRITES}), of(NAMES, "b"),
          [fails("a", "worker")]),
         (of(NAMES, "b", rewrites={"modelRewrites": REWRITES}), of(NAMES, "a", "b"), []),
+        # Clients: form of the answers.
+        (of("--reasoning-parser=qwen3"), of("--reasoning-parser=deepseek_r1"),
+         [answers("--reasoning-parser", "qwen3", "deepseek_r1",
+                  "may split off the reasoning differently")]),
+        (of("--reasoning-parser=qwen3"), of(),
+         [answers("--reasoning-parser", "qwen3", "unset",
+                  "contain the reasoning in their content")]),
+        (of(), of("--enable-auto-tool-choice", "--tool-call-parser=hermes"), []),
+        (of("--reasoning-parser=qwen3", release="0.15.1"),
+         of("--reasoning-parser=qwen3", release="0.16.0"),
+         [("degraded: clients and new worker pods: responses contain the reasoning in "
+          f"`reasoning`, not in `reasoning_content`; {FORM} {API}")]),
+        (of("--reasoning-parser=qwen3", release="0.11.2"),
+         of("--reasoning-parser=qwen3", release="0.15.1"), []),
         # Readers of metrics.
         (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="0.12.0"),
          [("degraded: ScaledObject svc-worker with new worker pods: it reads "
@@ -233,7 +289,10 @@ def fails(names: str, pods: str = "new worker") -> str:
           f"see their load; {QUERY} [sources of each release, tools/engine_metrics.py]")]),
         (of(query=TPOT, release="0.11.2"),
          of(query=f"{TPOT} or {ITL}", release="0.12.0"), []),
-        (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="v.example/e:1"), []),
+        (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="v.example/e:1"),
+         [("unknown: Deployment svc-epp with new worker pods, ScaledObject svc-worker with "
+          "new worker pods: it is unknown whether both images have the metrics that it reads; "
+          "compare their metrics before this update")]),
         (of(release="0.11.0"), of(release="0.33.0"), []),
     ],
 )  # fmt: skip
@@ -265,13 +324,14 @@ def test_metrics_that_pages_and_examples_name_exist(folder: str) -> None:
     assert {name for name in named if not any(has_metric(name, *e) for e in newest)} == set()
 
 
-def test_engine_whose_image_is_an_output_changes_only_with_the_revision(
+def test_image_that_is_an_output_is_unknown_only_where_the_revision_changes(
     output: Callable[[Any], Any],
 ) -> None:
     hidden = output("vllm/vllm-openai:v0.33.0")
     plan, manifests = worker(release=hidden)
     update = UpdateComparison(read_engines(worker()[1]), manifests, plan)
-    assert [new.role for _, new in update.changed_engines] == ["worker"]
+    (line,) = describe_mixed_revisions(update)
+    assert "unknown whether both images have the metrics" in line
     # The stack's state has the value of the Output.
     before = [replace(lws, command=update.before[0].command) for lws in update.after]
-    assert replace(update, before=before).changed_engines == []
+    assert describe_mixed_revisions(replace(update, before=before)) == []
