@@ -238,5 +238,7 @@ _CHECKS = {
     "console": _console,
     "bash": _check_form,
     "diff": lambda block: edit(block, Path()),
-    **dict.fromkeys(("text", "toml", "json", "typescript", "go", "csharp", "java"), _skip),
+    **dict.fromkeys(
+        ("text", "toml", "json", "typescript", "go", "csharp", "java", "mermaid"), _skip
+    ),
 }

@@ -41,7 +41,7 @@ def render(options: argparse.Namespace) -> int:
 
 def plan(options: argparse.Namespace) -> int:
     """Print the plan of each service."""
-    from fusioninfer_pulumi.cli.plan_output import PlanView, build_plan_json
+    from fusioninfer_pulumi.cli.plan_output import PlanView, build_plan_json, draw_mermaid
     from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
@@ -89,6 +89,8 @@ def plan(options: argparse.Namespace) -> int:
         )
     if options.output == "json":
         print_json([build_plan_json(view) for view in views])
+    elif options.output == "mermaid":
+        sys.stdout.write(draw_mermaid(views))
     else:
         from fusioninfer_pulumi.cli.plan_text import print_plans
 
@@ -104,6 +106,9 @@ def _simulate_updates(
     from fusioninfer_pulumi.cli.diff.timelines import simulate_updates
     from fusioninfer_pulumi.cli.read_sources import read_diff_side
 
+    if options.output not in ("text", "json"):
+        sys.stderr.write("fusioninfer-pulumi plan: --update requires --output text or json\n")
+        return None
     old = read_diff_side(options.update, options)
     old_objects = old.render()
     new_objects = [item for source in sources for item in source.render()]

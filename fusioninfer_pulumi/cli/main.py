@@ -141,7 +141,7 @@ _COMMANDS = {
         {
             **_SOURCES,
             **_PLACEMENT_OPTIONS,
-            **_output("text", "json"),
+            **_output("text", "json", "mermaid"),
             "--explain": _flag("show where each value of generated containers comes from"),
             "--cluster": _flag(
                 "check quotas, the gang backend and referenced objects in the cluster"
@@ -150,7 +150,8 @@ _COMMANDS = {
             "--update": _option(
                 "OLD",
                 "simulate the update from this source, or from a file of rendered objects: "
-                "restarts, available replicas, GPUs in use and maximum duration",
+                "restarts, available replicas, GPUs in use and maximum duration; requires "
+                "--output text or json",
             ),
             "--gpus": _option(
                 "80,64,48",

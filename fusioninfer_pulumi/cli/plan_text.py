@@ -12,18 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout
-from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.capacity_package import PlacementResult
 from fusioninfer_pulumi.cli.diff.timelines import LEFT_TITLES, TABLE_NOTE, ServiceTimeline
 from fusioninfer_pulumi.cli.finding_formats import format_finding, format_rule_suffix
-from fusioninfer_pulumi.cli.plan_output import PlanView
+from fusioninfer_pulumi.cli.plan_output import PlanView, describe_gang, describe_request_path
 from fusioninfer_pulumi.cli.terminal import SEVERITY_STYLES, make_table, open_console
-from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
 from fusioninfer_pulumi.plan.service_json import plain
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import format_duration
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
-from fusioninfer_pulumi.routing.http_route import ParentPlan
 from fusioninfer_pulumi.routing.pool import build_service_reference
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.capacity_model import Capacity
@@ -167,7 +164,7 @@ def _make_fact_table(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) ->
     table.add_column()
     if plan.shape.groups is not None:
         table.add_row("Groups", str(plan.shape.groups))
-    table.add_row("Gang", _describe_gang(plan))
+    table.add_row("Gang", describe_gang(plan))
     if plan.shape.layout is Layout.PER_ROLE:
         scaled = ", ".join(role.name for role in plan.roles if role.args.autoscaling is not None)
         reason = f", required by the autoscaler of {scaled}" if scaled else ""
@@ -265,50 +262,9 @@ def _describe_url(routing: Routing) -> str:
     return address.format_url(str(plain(address.host)))
 
 
-def _describe_gang(plan: ServicePlan) -> str:
-    """Describe which pods are scheduled together."""
-    gang = plan.gang
-    if plan.shape.local_queue is not None:
-        queue = plain(plan.shape.local_queue)
-        return f"none: LocalQueue {queue} (Kueue) admits each replica as a whole"
-    if gang is None:
-        return "none: pods are scheduled one by one"
-    size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"
-    pod_groups = f"PodGroup {gang.pod_group}"
-    if plan.shape.groups is not None:
-        pods = plan.total_pods // plan.shape.groups
-        size = f"{gang.min_member} of {pods} pods, {gang.min_accelerators} GPUs in each group"
-        last = plan.gangs[-1].pod_group
-        pod_groups += f" … {last}" if last != gang.pod_group else ""
-    start = "all-or-nothing"
-    if gang.is_partial and gang.sub_groups:
-        minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
-        lowest = any(group.needs_lowest for group in gang.sub_groups)
-        start = f"starts with {minimum}{' (lowest ordinals)' if lowest else ''}"
-    needs = ", Volcano 1.14.1 or later" if gang.sub_groups else ""
-    return f"{pod_groups}, {start}: {size} (scheduler {plan.shape.scheduler}{needs})"
-
-
 def _describe_requests(plan: ServicePlan, routing: Routing) -> str:
-    """Describe each hop of a request, including the pods at its end."""
-    hops = ["no route"]
-    if routing.route is not None:
-        hosts = [str(plain(host)) for host in routing.route.hostnames or ()]
-        gateways = []
-        for parent in routing.parents:
-            section = "" if parent.section is None else f" ({parent.section})"
-            gateways.append(f"{_format_name(parent, plan.namespace)}{section}")
-        hops = [
-            ", ".join(hosts) or "any host",
-            f"Gateway {', '.join(gateways)}" if gateways else "no Gateway",
-            f"HTTPRoute {routing.route.name}",
-        ]
-    elif routing.routed_by is not None:
-        hops = [f"the route of service {routing.routed_by}"]
-    elif routing.external_routes:
-        names = [_format_name(ref, plan.namespace) for ref in routing.external_routes]
-        hops = [f"HTTPRoute {', '.join(names)} (managed elsewhere)"]
-    hops.append(f"{routing.backend['kind']} {routing.backend['name']}")
+    """Describe the path of a request, including the pods at its end."""
+    hops = describe_request_path(plan)
     if routing.picker is not None:
         ports, epp = routing.picker.pool.ports_text, routing.picker.epp
         hops.append(f"endpoint picker {epp.name} ({epp.family.name})")
@@ -319,11 +275,3 @@ def _describe_requests(plan: ServicePlan, routing: Routing) -> str:
     is_one_pod = [len(role.replicas) for role in routing.served] == [1]
     noun = "pod" if is_one_pod else "pods"
     return " -> ".join([*hops, f"{' + '.join(counts)} {noun}, {ports}"])
-
-
-def _format_name(reference: ParentPlan | HttpRouteRefArgs, namespace: Any) -> str:
-    """Return a name, with its namespace unless that is the service's."""
-    other = reference.namespace
-    if other is None or is_known_equal(other, namespace):
-        return reference.name
-    return f"{plain(other)}/{reference.name}"

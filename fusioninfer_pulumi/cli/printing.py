@@ -11,6 +11,11 @@ from typing import Any
 import yaml
 
 
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 object`, `2 objects`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def print_json(value: Any) -> None:
     """Write JSON to standard output."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")

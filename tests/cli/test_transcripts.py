@@ -200,7 +200,7 @@ CASES: dict[str, Case] = {
         terminal=True,
     ),
     "plan": Case(
-        ("plan a.yaml --gpus 8,2", "plan a.yaml --output json"),
+        ("plan a.yaml --gpus 8,2", "plan a.yaml --output json", "plan a.yaml --output mermaid"),
         {"a.yaml": service(serving())},
     ),
     "plan-gang": Case(
@@ -227,6 +227,7 @@ CASES: dict[str, Case] = {
             "plan new.yaml --update new.yaml",
             "plan other.yaml --update new.yaml",
             "plan new.yaml --update invalid.yaml",
+            "plan new.yaml --update old.yaml --output mermaid",
         ),
         {
             "old.yaml": service(serving("a", replicas=2), serving("b")),
@@ -247,7 +248,7 @@ CASES: dict[str, Case] = {
             "b.yaml": service(serving("b"), name="b"),
         },
     ),
-    "plan-router": Case(("plan a.yaml",), {"a.yaml": router()}),
+    "plan-router": Case(("plan a.yaml", "plan a.yaml --output mermaid"), {"a.yaml": router()}),
     "plan-refused": Case(("plan a.yaml", "plan a.yaml --output json"), {"a.yaml": INVALID}),
     "plan-terminal": Case(("plan a.yaml --gpus 64,32",), {"a.yaml": WARNED}, terminal=True),
     "check": Case(

@@ -9,6 +9,7 @@ from rows import each_row
 from samples import Manifest, listening, plan_of, problems, rendered, role, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.cli.plan_output import PlanView, draw_mermaid
 from fusioninfer_pulumi.component.status import find_rejection
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -77,6 +78,14 @@ def test_unaccepted_route_is_reported_as_rejection() -> None:
     assert plan.routing is not None
     (reason, _) = find_rejection(plan, {"svc-httproute": state}) or ("", "")
     assert reason == "RouteNotAccepted"
+
+
+def test_chart_ends_at_the_service() -> None:
+    chart = draw_mermaid([PlanView(plan_of(behind_service()))])
+    assert "picker" not in chart
+    assert '  entry["Service svc"]\n' in chart
+    assert "  entry --> role0\n" in chart
+    assert chart.endswith('  client(["clients"]) --> hop0 --> hop1 --> hop2 --> entry\n')
 
 
 def test_queue_target_needs_an_endpoint_picker() -> None:
