@@ -45,8 +45,6 @@ CONTAINERS: list[Case] = [
     ({"ports": [{"name": {}, "containerPort": 1}]}, "ports[0].name", "must be a string, got {}"),
     ({"ports": [{"name": "a--b", "containerPort": 1}]}, "ports[0].name",
      f'{_PORT_NAME}, got "a--b"'),
-    ({"ports": [{"name": "a", "containerPort": 1}, {"name": "a", "containerPort": 2}]},
-     "ports[1].name", '"a" is the name of two ports in the container'),
     ({"ports": [{"containerPort": 1, "protocol": "tcp"}]}, "ports[0].protocol",
      'must be one of TCP, UDP, SCTP, got "tcp"'),
     ({"volumeMounts": {"name": "x"}}, "volumeMounts", 'must be a list, got {"name": "x"}'),
