@@ -1,4 +1,4 @@
-"""Output of the command line: YAML and JSON."""
+"""Output of the command line: YAML, JSON and counts."""
 
 from __future__ import annotations
 

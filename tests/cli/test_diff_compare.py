@@ -242,6 +242,10 @@ def object_of(kind: str, api: str, **spec: Any) -> Manifest:
     return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
 
 
+def claim(size: str) -> Manifest:
+    return object_of("PersistentVolumeClaim", "v1", resources={"requests": {"storage": size}})
+
+
 def pool(port: int) -> Manifest:
     api = "inference.networking.k8s.io/v1"
     return object_of("InferencePool", api, targetPorts=[{"number": port}])
@@ -255,6 +259,9 @@ SCALER = object_of(
 @each_row(
     ("old", "new", "note"),
     [
+        ([claim("100Gi")], [claim("50Gi")],
+         "error: a claim cannot shrink: the API server rejects x 100Gi -> 50Gi"),
+        ([claim("50Gi")], [claim("100Gi")], None),
         ([pool(8000)], [pool(9000)], "InferencePool x: target port 8000 -> 9000 changes at once, "),
         ([lws(), SCALER], [lws()], "HorizontalPodAutoscaler x removed: the role may"),
         ([lws(), SCALER], [], None),
@@ -263,7 +270,7 @@ SCALER = object_of(
 def test_effect_on_live_objects_is_noted(
     old: list[Manifest], new: list[Manifest], note: str | None
 ) -> None:
-    effects = ("target port", "may scale down")
+    effects = ("cannot shrink", "target port", "may scale down")
     notes = [text for text in compare(old, new).notes if any(part in text for part in effects)]
     assert len(notes) == (note is not None), notes
     assert note is None or notes[0].startswith(note)

@@ -1,14 +1,16 @@
-"""Model rewrites: the rendered object, and rejected values."""
+"""Model rewrites: the rendered object, rejected values, and shares of requests."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from routed import LLM_D, ROUTE, V1_5, only, routed
 from rows import each_row
 from samples import Manifest, container, role, template
 
 from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.cli.diff._notes import describe_traffic_shares
 from fusioninfer_pulumi.loading import load
 
 
@@ -89,3 +91,44 @@ def test_services_of_a_split_may_rewrite_the_same_model() -> None:
         if "fail" in str(finding)
     ]
     assert expected == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "notes"),
+    [
+        ((95, 5), (50, 50), ["requests for chat: base 95 % -> 50 %, tuned 5 % -> 50 %"]),
+        ((95, 5), (100, 0), ["requests for chat: base 95 % -> 100 %, tuned 5 % -> 0 %"]),
+        ((95, 5), (190, 10), []),
+    ],
+)
+def test_diff_notes_changed_shares_of_models(
+    before: tuple[int, int], after: tuple[int, int], notes: list[str]
+) -> None:
+    old, new = (only(canary(*weights), "InferenceModelRewrite") for weights in (before, after))
+    assert list(describe_traffic_shares(old["kind"], old, new)) == notes
+
+
+def test_diff_notes_changed_shares_of_pools() -> None:
+    def split(weight: int) -> Manifest:
+        share = [{"service": "next", "weight": weight}]
+        return only(routed(httproute={**ROUTE, "split": share}), "HTTPRoute")
+
+    assert list(describe_traffic_shares("HTTPRoute", split(5), split(50))) == [
+        "requests: svc-pool 95 % -> 50 %, next-pool 5 % -> 50 %, when next-pool is ready"
+    ]
+    alone = only(routed(httproute=ROUTE), "HTTPRoute")
+    assert list(describe_traffic_shares("HTTPRoute", split(50), alone)) == [
+        "requests: svc-pool 50 % -> 100 %, next-pool 50 % -> 0 %, when svc-pool is ready"
+    ]
+
+
+def test_diff_does_not_claim_to_wait_for_user_backends() -> None:
+    def route(weight: int) -> Manifest:
+        refs = [{"name": name, "kind": "InferencePool", "group": "inference.networking.k8s.io",
+                 "weight": weight} for name in ("a", "b")]  # fmt: skip
+        refs[0]["weight"] = 1
+        return only(routed(httproute={**ROUTE, "rules": [{"backendRefs": refs}]}), "HTTPRoute")
+
+    assert list(describe_traffic_shares("HTTPRoute", route(1), route(3))) == [
+        "requests: a 50 % -> 25 %, b 50 % -> 75 %"
+    ]

@@ -13,15 +13,18 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
     Manifest,
     Service,
+    get_label,
     get_role,
 )
 from fusioninfer_pulumi.cli.diff.restarts import Edit
+from fusioninfer_pulumi.cli.printing import format_count
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.findings import Finding, list_names
+from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_metadata import lookup
-from fusioninfer_pulumi.kube.object_names import POOL_KIND
+from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
 #: Stands for the objects that belong to no service.
@@ -56,9 +59,8 @@ def describe_changes(
         name = "other objects" if service == _NO_SERVICE else format_service(*service)
         existed, exists = (service in side for side in services)
         if service != _NO_SERVICE and existed != exists:
-            noun = "object" if len(service_edits) == 1 else "objects"
-            action = "added" if exists else "removed"
-            yield f"service {name} {action} ({len(service_edits)} {noun})"
+            count = format_count(len(service_edits), "object")
+            yield f"service {name} {'added' if exists else 'removed'} ({count})"
             continue
         sentences = [f"error: {finding}" for finding in rejections.get(service, ())]
         service_roles = roles.get(service, ())
@@ -106,6 +108,9 @@ def _describe_service(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Ite
     for edit in edits:
         yield from _warn_about_larger_gang(edit)
         yield from _warn_about_live_effects(edit, removed)
+        yield from (
+            note + suffix for note in describe_traffic_shares(edit.key.kind, edit.old, edit.new)
+        )
 
 
 def _warn_about_larger_gang(edit: Edit) -> Iterator[str]:
@@ -127,6 +132,7 @@ def _warn_about_larger_gang(edit: Edit) -> Iterator[str]:
 
 
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+_STORAGE = ("resources", "requests", "storage")
 
 
 def _warn_about_live_effects(edit: Edit, removed: Container[str]) -> Iterator[str]:
@@ -140,6 +146,10 @@ def _warn_about_live_effects(edit: Edit, removed: Container[str]) -> Iterator[st
         yield f"{kind} {name} removed: the role may scale down to the manifest's `replicas`"
     if not edit.old or not edit.new:
         return
+    old_size, new_size = (lookup(side, "spec", *_STORAGE) for side in (edit.old, edit.new))
+    if kind == "PersistentVolumeClaim" and _is_less(new_size, old_size):
+        change = f"{old_size} -> {new_size}"
+        yield f"error: a claim cannot shrink: the API server rejects {name} {change}"
     old_ports, new_ports = (_format_target_ports(side) for side in (edit.old, edit.new))
     if kind in (POOL_KIND, "Service") and old_ports and new_ports and old_ports != new_ports:
         yield (
@@ -148,11 +158,74 @@ def _warn_about_live_effects(edit: Edit, removed: Container[str]) -> Iterator[st
         )
 
 
+def _is_less(size: Any, other: Any) -> bool:
+    try:
+        return quantity.parse(size) < quantity.parse(other)
+    except ValueError:
+        return False
+
+
 def _format_target_ports(manifest: Manifest) -> str:
     """Return the target ports of an InferencePool (`targetPorts`) or a Service (`ports`)."""
     pool = [port.get("number") for port in _list_items(lookup(manifest, "spec", "targetPorts"))]
     service = [port.get("targetPort") for port in _list_items(lookup(manifest, "spec", "ports"))]
     return ", ".join(str(port) for port in pool or service if port is not None)
+
+
+def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | None) -> Iterator[str]:
+    """Yield how the traffic shares of an InferenceModelRewrite or an HTTPRoute change."""
+    shares_before, shares_after = _read_shares(kind, old), _read_shares(kind, new)
+    own_pool = inference_pool(get_label(new, labels.SERVICE))
+    names_by_text: dict[str, list[str]] = {}
+    for name in dict.fromkeys([*shares_before, *shares_after]):
+        before, after = shares_before.get(name, {}), shares_after.get(name, {})
+        if before == after or max(len(before), len(after)) < 2:  # one target gets all requests
+            continue
+        text = ", ".join(
+            f"{target} {before.get(target, 0):.3g} % -> {after.get(target, 0):.3g} %"
+            for target in dict.fromkeys([*before, *after])
+            if before.get(target, 0) != after.get(target, 0)
+        )
+        # `pulumi up` raises shares of `httproute.split` when the pools are ready, but shares of
+        # backends that users wrote at once. The first pool of a split is the service's.
+        is_split = kind != REWRITE_KIND and next(iter(after), None) == own_pool
+        old_shares = before or {own_pool: 100}
+        growing = [target for target, share in after.items() if share > old_shares.get(target, 0)]
+        if is_split and growing:
+            text += f", when {list_names(growing)} is ready"
+        names_by_text.setdefault(text, []).append(name)
+    for text, names in names_by_text.items():
+        requested_names = ", ".join(filter(None, names))
+        requests = f"requests for {requested_names}" if requested_names else "requests"
+        yield f"{requests}: {text}"
+
+
+def _read_shares(kind: str, manifest: Manifest | None) -> dict[str, Mapping[str, float]]:
+    """Return percentages of targets by model name (InferenceModelRewrite) or rule (HTTPRoute).
+
+    The name is empty if the percentages apply to all requests.
+    """
+    shares: dict[str, Mapping[str, float]] = {}
+    if kind not in (REWRITE_KIND, "HTTPRoute"):
+        return shares
+    for number, rule in enumerate(_list_items(lookup(manifest, "spec", "rules")), start=1):
+        matches, backends = _list_items(rule.get("matches")), _list_items(rule.get("backendRefs"))
+        if kind == REWRITE_KIND:
+            percentages = _compute_percentages(_list_items(rule.get("targets")), "modelRewrite")
+            models = [str(lookup(match, "model", "value")) for match in matches]
+            for model in models or [""]:
+                shares.setdefault(model, percentages)
+        elif all(backend.get("kind") == POOL_KIND for backend in backends):
+            name = f"rule {rule.get('name') or number}" if rule.get("matches") else ""
+            shares[name] = _compute_percentages(backends, "name")
+    return shares
+
+
+def _compute_percentages(targets: Iterable[Mapping[str, Any]], key: str) -> Mapping[str, float]:
+    weights = {str(item.get(key)): item.get("weight", 1) for item in targets}
+    numbers = {name: weight for name, weight in weights.items() if isinstance(weight, int)}
+    total = sum(numbers.values())
+    return {name: 100 * number / total for name, number in numbers.items()} if total else {}
 
 
 def _list_items(value: Any) -> list[Mapping[str, Any]]:
