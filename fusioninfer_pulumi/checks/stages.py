@@ -37,6 +37,7 @@ _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
     prefill_decode_checks.check_sidecar,
     port_checks.check_startup,
     resource_checks.check_shared_memory,
+    resource_checks.check_disk_limits,
     engine_checks.check_engine_release,
     engine_checks.check_engine_setup,
     engine_checks.check_engine_arguments,

@@ -23,6 +23,7 @@ from fusioninfer_pulumi.kube.resource_requests import (
 )
 from fusioninfer_pulumi.pods.kv_cache import DISK, get_shared_memory_limit, sum_disk
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
+from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
 
@@ -155,6 +156,44 @@ def _count_communicating_ranks(pods: RolePods, ctx: Context) -> int:
         return 1
     ranks = sizes.tensor * sizes.pipeline * sizes.context
     return min(ranks, sizes.count_accelerators(ctx.role.nodes) // ctx.role.nodes)
+
+
+def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Report limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
+
+    The kubelet compares files in an emptyDir with the sum of all containers' limits, and other
+    files with the limit of the container that writes them (`pkg/kubelet/eviction`).
+    """
+    model, files = ctx.args.model, ctx.files
+    if model is None or files is None or model.cache is not None:
+        return
+    for pod in pods.user_pods:
+        if files.init_downloads:
+            containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
+        elif not files.model.startswith("/") and pod.is_leader:
+            # The engine downloads to the node's disk, unless it mounts a volume of another kind.
+            disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
+            mounted = {
+                mount.get("name")
+                for mount in pod.container.get("volumeMounts") or ()
+                if str(mount.get("mountPath")).rstrip("/") != SHARED_MEMORY
+            }
+            containers = [pod.container] if mounted <= disk else []
+        else:
+            continue
+        amounts = (parse_amount(read_limit(container, DISK)) for container in containers)
+        limits = [limit for limit in amounts if limit is not None]
+        size = get_weights_size(model) if limits else None
+        if size is not None and sum(limits) < size:
+            # If the size is from the model catalogue, the weights may have another precision.
+            make_finding = error if model.size is not None else warning
+            yield make_finding(
+                DISK_LIMIT_TOO_SMALL,
+                (*pod.container_path, "resources", "limits", DISK),
+                f"{quantity.write(Decimal(sum(limits)))} of disk is smaller than the model "
+                f"({size / 2**30:.0f} GiB): the kubelet evicts the pod; raise it, "
+                "or use model.cache",
+            )
 
 
 def check_kv_cache_offloading(pods: RolePods, ctx: Context) -> Iterator[Finding]:
