@@ -311,8 +311,13 @@ def _find_references(
     for index, rule in enumerate(route.rules if route is not None else ()):
         assert route is not None
         at: Location = ("httproute", "rules", index)
-        for number, ref in enumerate(rule.backends):
-            field: Location = (*at, "backendRefs", number)
+        refs = [((*at, "backendRefs", number), ref) for number, ref in enumerate(rule.backends)]
+        for number, item in enumerate(rule.spec.get("filters") or ()):
+            mirror = item.get("requestMirror")
+            if isinstance(mirror, Mapping) and isinstance(mirror.get("backendRef"), Mapping):
+                field = (*at, "filters", number, "requestMirror", "backendRef")
+                refs.append((field, mirror["backendRef"]))
+        for field, ref in refs:
             yield field, route.name, "HTTPRoute", namespace, {"kind": "Service", **ref}
     for index, listener in enumerate(gateway.listeners if gateway is not None else ()):
         assert gateway is not None

@@ -10,10 +10,11 @@ from routed import ROUTE, objects, only, routed
 from samples import Manifest, list_findings, problems, role, warnings
 
 FOREIGN = {"name": "other", "namespace": "elsewhere", "port": 80}
+MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": FOREIGN}}
 SECRET = {"name": "tls", "namespace": "certificates"}
 GRANTED: dict[str, tuple[Manifest, str, list[dict[str, Any]], str]] = {
     "a backend": (
-        routed(httproute={**ROUTE, "rules": [{"backendRefs": [FOREIGN]}]}),
+        routed(httproute={**ROUTE, "rules": [{"backendRefs": [FOREIGN]}, {"filters": [MIRROR]}]}),
         "HTTPRoute",
         [{"group": "", "kind": "Service", "name": "other"}],
         "elsewhere",
