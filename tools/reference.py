@@ -66,8 +66,8 @@ memory. It does not use speculative decoding and text-only serving, which are op
 _OUTPUTS = """\
 # Which values may be Outputs?
 
-The fields in these tables may be Outputs. The values of all other fields must be known when the
-program runs, because the library checks a service before it registers resources.
+These fields, and parts of pod templates below, may be Outputs. All other values must be known when
+the program runs, because the library checks a service before it registers resources.
 
 | Class | Fields |
 |---|---|
@@ -83,8 +83,8 @@ Other Outputs are rejected (`output-not-allowed`, `output-in-command`). Instead,
 `pulumi.Config`. If the Output is the name of another resource, give that resource a fixed name
 (`metadata={"name": "team"}`) and use this name.
 
-If the value of an Output in a pod template changes, the replicas restart. The label
-`fusioninfer.io/revision` stays the same, because its hash does not include the values of Outputs.
+If the value of an Output in a pod template changes, LeaderWorkerSet restarts the replicas. Their
+label `fusioninfer.io/revision`, a hash of the template without values of Outputs, stays the same.
 Secrets are encrypted in the state; `plan`, `render` and `diff` print `<secret>`.
 """
 _PODS = (

@@ -26,13 +26,13 @@ _State = Literal["set", "changed", "default"]
 
 
 class FieldRule(NamedTuple):
-    """A row of a table: fields that are reported under a condition.
+    """A condition under which fields are reported.
 
     Attributes:
         fields: Path of a field, or of several.
         message: Message of the findings.
         when: The condition.
-        rule: Rule of the findings.
+        rule: The findings' rule, with its id.
         state: State in which a field is reported.
         severity: Severity of the findings.
     """
@@ -45,9 +45,9 @@ class FieldRule(NamedTuple):
     severity: Severity = Severity.ERROR
 
 
-#: Returns a row that rejects fields that are set.
+#: A row that rejects fields if they are set.
 does_not_apply = FieldRule
-#: Returns a row that rejects missing fields: null, or equal to their default.
+#: A row that rejects fields if they are missing: null, or equal to their default.
 required = partial(FieldRule, rule=FIELD_REQUIRED, state="default")
 
 
@@ -66,7 +66,7 @@ def has_no_effect(
 
 
 def conflict(fields: str | Sequence[str], other: str, *, when: bool = True) -> FieldRule:
-    """Return a row that rejects set fields; `when` tells whether the field `other` is set, too."""
+    """Return a row that rejects fields if they and `other` are set; `when`: `other` is set."""
     message = f"conflicts with {other}; remove one of them"
     return FieldRule(fields, message, when=when, rule=FIELDS_EXCLUDE_EACH_OTHER)
 

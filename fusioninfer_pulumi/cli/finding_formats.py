@@ -71,7 +71,10 @@ def finding_to_json(finding: Finding, **position: Any) -> dict[str, Any]:
 
 
 def _find_file_and_line(origin: Origin, finding: Finding) -> tuple[str, int | None]:
-    """Return file and line; for a failed program, of the last stack frame in the user's files."""
+    """Return file and line of a finding.
+
+    If a program failed, they are from the last stack frame in the files of the user's project.
+    """
     path, folder = Path(origin.file), Path.cwd()
     file = str(path.relative_to(folder)) if path.is_relative_to(folder) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None

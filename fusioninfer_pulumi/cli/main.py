@@ -91,7 +91,7 @@ _READ_OPTIONS: _Arguments = {
     "--allow-lossy": _flag(
         "ignore fields of another system's manifest that have no equivalent, with a warning"
     ),
-    "--stack": _option("NAME", "stack whose configuration a program uses"),
+    "--stack": _option("NAME", "stack whose configuration the Pulumi program reads"),
     "--show-secrets": _flag("print secrets of a program, and credentials in a diff, in plain text"),
     "--timeout": _option(
         "5m",
@@ -118,7 +118,7 @@ _PLACEMENT_OPTIONS: _Arguments = {
     ),
     "--previous": _option(
         "PLACED",
-        "the current placement: JSON output of an earlier `place` or `plan --inventory`",
+        "placement before this change: JSON output of `place` or `plan --inventory`",
     ),
 }
 
@@ -149,14 +149,14 @@ _COMMANDS = {
             "--context": _option("NAME", "kubeconfig context to use; implies --cluster"),
             "--update": _option(
                 "OLD",
-                "simulate the update from this source, or from a file of rendered objects: "
-                "restarts, available replicas, GPUs in use and maximum duration; requires "
-                "--output text or json",
+                "simulate the update from this source or file of rendered objects; show restarts, "
+                "available replicas, GPUs in use and maximum duration; requires --output text or "
+                "json",
             ),
             "--gpus": _option(
                 "80,64,48",
-                "show which replicas run with this many free accelerators, on nodes as large as "
-                "the largest pod",
+                "show which replicas run with each of these numbers of free accelerators, on nodes "
+                "as large as the largest pod",
                 type=_parse_free_gpus,
                 default=(),
             ),

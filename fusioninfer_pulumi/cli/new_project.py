@@ -1,7 +1,8 @@
 """The command `init`, which writes a Pulumi project, and the files of `templates/`.
 
-A project installs the version of this package that wrote the project: the installed git tag or
-commit, otherwise the folder, wheel or version from an index (PEP 610, `direct_url.json`).
+A project installs the version of this package that wrote the project. It refers to the git tag or
+commit of a package installed from git, otherwise to the folder or wheel, or to the version in a
+package index (PEP 610, `direct_url.json`).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Installation:
 def describe_repository(
     url: str = ADDRESS.removeprefix("git+"), revision: str | None = RELEASE_TAG
 ) -> Installation:
-    """Describe an installation from a git repository; no `revision` means the default branch."""
+    """Describe an installation from a git repository; `None` is the default branch."""
     at = f"@{revision}" if revision else ""
     lines = [f"{package} @ git+{url}{at}{folder}" for package, folder in _PACKAGES.items()]
     # Pulumi downloads packages from git repositories only over HTTPS.
@@ -146,7 +147,7 @@ class NewProject:
             "service.py": _SERVICE.replace("EDITION", EDITION).replace("ARGUMENTS", arguments),
             "test_service.py": _TEST.replace("MODEL", _quote(self.defaults["model"]))
             .replace("ACCELERATOR", _quote(self.defaults["accelerator"]))
-            .replace("EXPECTED_REPLICAS", "4" if self.prefill_decode else "3"),
+            .replace("REPLICAS_OF_ALL_ROLES", "4" if self.prefill_decode else "3"),
             "requirements.txt": "\n".join([*self.installation.requirements, "pytest>=8.2", ""]),
             ".gitignore": ".venv/\n.pulumi/\n__pycache__/\n.pytest_cache/\n",
         }
@@ -218,7 +219,7 @@ TEMPLATE = NewProject(
 
 
 def init(options: argparse.Namespace) -> int:
-    """Write a project into a folder; none of its files may exist."""
+    """Write a project into a folder that has none of the project's files."""
     model = options.model.removeprefix("hf://")
     model_name = _to_name(model.rpartition("/")[2])[:40].strip("-")
     folder = Path(options.directory or model_name or "llm")
@@ -322,5 +323,5 @@ def test_the_service_can_run() -> None:
     args = service_args(MODEL, accelerator=ACCELERATOR, replicas=3)
     plan = plan_service(args, "llm")
     assert [finding.message for finding in plan.findings if finding.severity == "error"] == []
-    assert sum(len(role.replicas) for role in plan.roles) == EXPECTED_REPLICAS
+    assert sum(len(role.replicas) for role in plan.roles) == REPLICAS_OF_ALL_ROLES
 '''

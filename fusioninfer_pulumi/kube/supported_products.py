@@ -43,7 +43,7 @@ class Product:
 
     @property
     def requirement(self) -> str:
-        """Supported releases and how to install one, as the end of `install ...`."""
+        """Supported releases and a command, which follow the word `install` in messages."""
         apply = "kubectl apply --server-side -f " if self.install.startswith("https:") else ""
         if self.min_release is None:
             return f"it: {apply}{self.install}"
@@ -65,7 +65,7 @@ LEADER_WORKER_SET = Product(
     program="lws",
     namespace="lws-system",
 )
-# Before v1.12.3 and v1.13.1 a removed replica's minTaskMember kept the gang pending (gang plugin).
+# Up to v1.12.2, and in v1.13.0, the gang plugin waited for the pods of removed replicas.
 VOLCANO = Product(
     name="Volcano",
     group="scheduling.volcano.sh",
@@ -162,7 +162,7 @@ PRODUCTS = (
         group="keda.sh",
         install="https://github.com/kedacore/keda/releases/download/v2.17.2/keda-2.17.2.yaml",
     ),
-    # The kind is v1 since Istio 1.22 (its release notes).
+    # DestinationRule is v1 since Istio 1.22 (its release notes).
     Product("Istio v1.22.0 or later", "networking.istio.io", "istioctl install"),
     Product(
         name="GKE Gateway",
@@ -194,7 +194,7 @@ RELEASES_WITH_STALLED_STATEFULSETS = ((1, 35, 0), (1, 35, 3))
 
 _SECRET, _CONFIG_MAP = ("v1", "Secret"), ("v1", "ConfigMap")
 _QUEUE = ("scheduling.volcano.sh", "Queue")
-#: API and kind of the object that a field names, by key or by `enclosing key.key`.
+#: `apiVersion` (or group) and kind of the object that a field names, by key or `enclosing key.key`.
 REFERENCES: Mapping[str, tuple[str, str]] = {
     "imagePullSecrets.name": _SECRET,
     "secret.secretName": _SECRET,

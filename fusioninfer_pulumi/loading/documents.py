@@ -35,11 +35,11 @@ class LoadedDocument(NamedTuple):
     Attributes:
         origin: Its file and position.
         remarks: Findings of loading, before planning, each with the origin of its document.
-        args: The service, None if it is invalid or the document is not a service.
-        manifest: The InferenceService manifest, None if the document is not a service.
+        args: The service. None if it is invalid, from a Pulumi program, or the document is none.
+        manifest: The InferenceService manifest. None if the service is from a Pulumi program, or
+            the document is none.
         translate: Moves a finding about a converted service to its source document.
-        plan: The plan of the service, None before planning. Services of a Pulumi program have a
-            plan, but no `args` and no `manifest`.
+        plan: The plan of the service, None before planning.
     """
 
     origin: Origin
@@ -93,7 +93,7 @@ def make_note(origin: Origin, finding: Finding) -> LoadedDocument:
 def split_list(
     file: str, number: int, raw: Any
 ) -> tuple[list[tuple[Origin, Any]], list[LoadedDocument]]:
-    """Return the items of a `List`, or another document itself, and the errors of the `List`."""
+    """Return the items of a `List` and its errors; any other document is its only item."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
@@ -128,8 +128,9 @@ def load_documents(
     Args:
         documents: The documents with their origins.
         allow_lossy: Whether to ignore, with a warning, fields that cannot be converted, and
-            unrelated objects in an input that has a service.
-        in_folders: Origins of documents from folders, whose unrelated objects are always ignored.
+            objects of other kinds in an input that has a service.
+        in_folders: Origins of documents that were found in folders. Among these, objects of other
+            kinds are always ignored.
     """
     owners = _add_referenced(documents, [_find_owner(raw) for _, raw in documents])
     order = {origin: position for position, (origin, _) in enumerate(documents)}
@@ -170,7 +171,7 @@ def _group_by_importer(
 def _add_referenced(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Add owners of objects: the importers whose documents name or select these objects.
+    """Give objects that an importer's documents name or select to this importer.
 
     Repeats until nothing changes, because an added object, such as a ServiceAccount, may name
     further objects.

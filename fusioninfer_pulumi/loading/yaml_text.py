@@ -15,7 +15,7 @@ from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH
 
 INVALID_YAML = Rule("invalid-yaml")
 
-#: Maximum size of a file, and length of any other text; real manifests are far smaller.
+#: Maximum bytes of a file, and characters of a text; real manifests are far smaller.
 MAX_BYTES = 16 * 1024 * 1024
 TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
 #: Maximum number of values in a document with all aliases expanded.
@@ -143,7 +143,7 @@ def _check_size(text: str) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        # The loader reports the same error, after it has yielded the documents before it.
+        # The loader finds the error again, after it has yielded the documents in front of it.
         return
 
 

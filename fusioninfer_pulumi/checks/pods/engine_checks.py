@@ -71,8 +71,8 @@ def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.expanded_command, read_plain_variables(pod.expanded_container)
-        # If the connector is a string, it is the reason why the transfer argument cannot be read;
-        # `pods/kv_cache.py` reports it for prefillers and decoders.
+        # `connector` is a text if the transfer argument cannot be read: the reason. For prefillers
+        # and decoders `pods/kv_cache.py` reports it.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         flag = command.engine.kv_cache.transfer_flag if is_reported and command.engine else None
         for finding in check_arguments(command, variables, ignored=flag):
@@ -102,7 +102,7 @@ def check_parallelism(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         ),
         FieldRule(
             "expert",
-            f"requires tensor: {engine.title} spreads experts over that many ranks",
+            f"requires tensor: {engine.title} distributes experts over the ranks of tensor",
             when=bool(args.expert) and engine.sizes.needs_expert_ranks and args.tensor is None,
             rule=UNSUPPORTED_BY_ENGINE,
         ),

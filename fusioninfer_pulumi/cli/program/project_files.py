@@ -27,7 +27,7 @@ _DEFAULT_STACK = "dev"
 
 
 class _YamlFile(NamedTuple):
-    """The mapping in a YAML file, parsed (1.1) and with scalars as spelled ("1.10")."""
+    """The mapping in a YAML file, with parsed values (1.1) and with scalars as spelled ("1.10")."""
 
     content: dict[str, Any]
     spelled: dict[str, Any]
@@ -165,10 +165,9 @@ def _list_defaults(file: _YamlFile, project: str) -> Iterator[tuple[str, str]]:
 
 
 def _to_text(value: Any, spelled: Any) -> str:
-    scalar_or_structure = spelled if isinstance(spelled, str) else value
-    if isinstance(scalar_or_structure, str):
-        return scalar_or_structure
-    return json.dumps(value)
+    if isinstance(spelled, str):  # a scalar
+        return spelled
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _mask_ciphertext(mapping: dict[str, Any]) -> Any:
