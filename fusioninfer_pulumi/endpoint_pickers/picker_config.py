@@ -436,11 +436,7 @@ def read_config(text: str) -> Any:
     endpoint picker ignores all documents after the first.
     """
     try:
-        loader = yaml.BaseLoader(text)
-        try:
-            return loader.get_data()
-        finally:
-            loader.dispose()
+        return next(yaml.load_all(text, Loader=yaml.BaseLoader), None)
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
         raise ConfigNotYamlError(f"not YAML: {reason}") from None
