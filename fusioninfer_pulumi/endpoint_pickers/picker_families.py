@@ -42,22 +42,10 @@ LLM_D_API, LLM_D_V1_API = "llm-d.ai/v1alpha1", "llm-d.ai/v1"
 EPP_CONFIG_KIND = "EndpointPickerConfig"
 
 
-class Family(str, enum.Enum):
-    """Families of endpoint pickers; all images of a family accept the same configuration."""
-
-    GAIE_1_2 = "gaie-1.2"
-    GAIE_1_3 = "gaie-1.3"
-    GAIE_1_4 = "gaie-1.4"
-    GAIE_1_5 = "gaie-1.5"
-    LLM_D_0_9 = "llm-d-0.9"
-    LLM_D_0_10 = "llm-d-0.10"
-    LLM_D_1_0 = "llm-d-1.0"
-
-
 @cache
-def load_release_data(family: Family) -> dict[str, Any]:
+def load_release_data(family: str) -> dict[str, Any]:
     """Return the plugins and flags of a family's newest release (`tools/picker_plugins.py`)."""
-    path = FOLDER / "endpoint_pickers" / f"{family.value}.json"
+    path = FOLDER / "endpoint_pickers" / f"{family}.json"
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return data
 
@@ -87,9 +75,10 @@ class FlowControlMetrics(NamedTuple):
 
 @dataclass(frozen=True)
 class EppFamily:
-    """The facts about one family of endpoint pickers.
+    """The facts about one family of endpoint pickers, whose images accept the same configuration.
 
     Attributes:
+        name: Its name in `endpointPicker.family`.
         versions: First and last supported version of its images.
         sidecar_repository: Repository of the prefill/decode sidecar, whose images also have
             `versions`; None if the family has no sidecar.
@@ -119,7 +108,7 @@ class EppFamily:
             images of tested families.
     """
 
-    family: Family
+    name: str
     repository: str
     versions: tuple[Version, Version]
     sidecar_repository: str | None = None
@@ -139,17 +128,12 @@ class EppFamily:
     @cached_property
     def plugins(self) -> frozenset[str]:
         """The plugin types that it has."""
-        return frozenset(load_release_data(self.family)["plugins"])
+        return frozenset(load_release_data(self.name)["plugins"])
 
     @cached_property
     def flags(self) -> frozenset[str]:
         """The flags that it accepts."""
-        return frozenset(load_release_data(self.family)["flags"])
-
-    @property
-    def name(self) -> str:
-        """The family's name in `endpointPicker.family`."""
-        return self.family.value
+        return frozenset(load_release_data(self.name)["flags"])
 
     @property
     def image(self) -> str:
@@ -166,7 +150,7 @@ class EppFamily:
     @cached_property
     def sidecar_flags(self) -> frozenset[str]:
         """Flags that the sidecar accepts, empty if there is no sidecar."""
-        return frozenset(load_release_data(self.family).get("sidecarFlags", ()))
+        return frozenset(load_release_data(self.name).get("sidecarFlags", ()))
 
     @property
     def sidecar_port_flag(self) -> str:
@@ -177,7 +161,7 @@ class EppFamily:
     @cached_property
     def sidecar_connectors(self) -> tuple[str, ...]:
         """Protocols that the sidecar's `--kv-connector` accepts, the default first."""
-        return tuple(load_release_data(self.family)["sidecarConnectors"])
+        return tuple(load_release_data(self.name)["sidecarConnectors"])
 
     @property
     def supports_pd(self) -> bool:
@@ -196,7 +180,7 @@ class EppFamily:
 
 
 _GAIE_1_3 = EppFamily(
-    Family.GAIE_1_3,
+    "gaie-1.3",
     "registry.k8s.io/gateway-api-inference-extension/epp",
     ((1, 3, 0), (1, 3, 1)),
     integer_weights=True,
@@ -209,7 +193,7 @@ _GAIE_1_3 = EppFamily(
 )
 _GAIE_1_2 = replace(
     _GAIE_1_3,
-    family=Family.GAIE_1_2,
+    name="gaie-1.2",
     versions=((1, 2, 0), (1, 2, 1)),
     engine_metrics=VLLM_METRICS._replace(kv_cache="vllm:gpu_cache_usage_perc"),
     needs_inference_objective_crd=True,
@@ -218,14 +202,14 @@ _GAIE_1_2 = replace(
 )
 _GAIE_1_4 = replace(
     _GAIE_1_3,
-    family=Family.GAIE_1_4,
+    name="gaie-1.4",
     versions=((1, 4, 0), (1, 4, 0)),
     integer_weights=False,
     prefix_block_parameter=PrefixBlockParameter.TOKENS,
     averages_saturation=True,
 )
 _LLM_D_0_9 = EppFamily(
-    Family.LLM_D_0_9,
+    "llm-d-0.9",
     "ghcr.io/llm-d/llm-d-router-endpoint-picker",
     ((0, 9, 0), (0, 9, 0)),
     sidecar_repository="ghcr.io/llm-d/llm-d-router-disagg-sidecar",
@@ -241,7 +225,7 @@ _LLM_D_0_9 = EppFamily(
 )
 _LLM_D_0_10 = replace(
     _LLM_D_0_9,
-    family=Family.LLM_D_0_10,
+    name="llm-d-0.10",
     versions=((0, 10, 0), (0, 10, 0)),
     limits_waiting=True,
     sidecar_reads_pool=True,
@@ -255,14 +239,14 @@ FAMILIES = {
         _GAIE_1_2,
         _GAIE_1_3,
         _GAIE_1_4,
-        replace(_GAIE_1_4, family=Family.GAIE_1_5, versions=((1, 5, 0), (1, 5, 0))),
+        replace(_GAIE_1_4, name="gaie-1.5", versions=((1, 5, 0), (1, 5, 0))),
         _LLM_D_0_9,
         _LLM_D_0_10,
         # v1.0 converts v1alpha1 to v1 (they differ only below `dataLayer`; `pkg/epp/config/loader/
         # conversion.go`). It no longer accepts the inference extension's apiVersion.
         replace(
             _LLM_D_0_10,
-            family=Family.LLM_D_1_0,
+            name="llm-d-1.0",
             versions=((1, 0, 0), (1, 0, 0)),
             api_versions=(LLM_D_V1_API, LLM_D_API),
             objective_api=LLM_D_V1_API,
@@ -375,7 +359,7 @@ def choose_sidecar_family(
     if image is None or is_output(image):
         return picker
     name, version = split_image(image)
-    oldest = FAMILIES[Family.LLM_D_0_9].versions[0]
+    oldest = _LLM_D_0_9.versions[0]
     has_old_name = name == "llm-d-routing-sidecar"
     has_old_version = name == "llm-d-router-disagg-sidecar" and () < version < oldest
     if has_old_name or has_old_version:

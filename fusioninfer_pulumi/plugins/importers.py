@@ -14,7 +14,6 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND as EPP_CONFIG_KIND,
     FAMILIES as FAMILIES,
     EppFamily as EppFamily,
-    Family as Family,
     find_family as find_family,
 )
 from fusioninfer_pulumi.engines.command_flags import (

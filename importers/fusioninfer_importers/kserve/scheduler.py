@@ -25,7 +25,6 @@ from fusioninfer_pulumi.plugins.importers import (
     EPP_CONFIG_KIND as KIND,
     FAMILIES,
     EppFamily,
-    Family,
     Location,
     SourceDocument,
     SourceField,
@@ -214,7 +213,7 @@ def _convert_config(
     else:
         adapters = spec.get("model", "lora", "adapters")
         default = build_default_config(
-            family or FAMILIES[Family.LLM_D_0_10],
+            family or FAMILIES["llm-d-0.10"],
             is_pd=spec.get("prefill") is not None,
             has_adapters=adapters is not None and bool(adapters.items),
         )
@@ -232,7 +231,7 @@ def _migrate_config(
     config = _parse_config(builder.get(target_config))
     image = builder.get((*target, "endpointPicker", "image"))
     family = find_family(image) if isinstance(image, str) else None
-    if family is None or family.family not in (Family.LLM_D_0_9, Family.LLM_D_0_10):
+    if family is None or family.name not in ("llm-d-0.9", "llm-d-0.10"):
         if producer is not None:
             builder.report.unsupported(
                 at, "the tokenizer needs the endpoint picker of llm-d 0.9 or 0.10; change the image"
