@@ -28,7 +28,7 @@ def check_targets(
     route = routing.router.httproute if routing is not None else None
     if routing is None or route is None:
         return
-    at = ("roles", routing.position, "httproute")
+    at = (*routing.at, "httproute")
     fails = "its share of requests fails"
     for index, share in enumerate(route.split or ()):
         place = (*at, "split", index, "service")
@@ -88,7 +88,11 @@ def _report_missing_service(
 def _list_matches(route: RoutePlan) -> list[Mapping[str, Any]]:
     """Return the matches of a route, with the Gateway API's default path."""
     all_paths = {"path": {"type": "PathPrefix", "value": "/"}}
-    return [{**all_paths, **match} for rule in route.rules for match in rule.matches]
+    return [
+        {**all_paths, **match}
+        for rule in route.rules
+        for match in rule.spec.get("matches") or [all_paths]
+    ]
 
 
 class ClusterServices:
@@ -156,7 +160,7 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
             "the older route receives them all; use another host name, path or header, or "
             "routedBy for a share of them"
         )
-        yield warning(ROUTES_CONFLICT, ("roles", one.position, "httproute"), message)
+        yield warning(ROUTES_CONFLICT, (*one.at, "httproute"), message)
 
 
 def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:

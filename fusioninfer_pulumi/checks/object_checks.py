@@ -79,6 +79,6 @@ def find_user_field(
         if manifest["kind"] == "Deployment" and router.endpoint_picker is not None:
             # The user's template is merged into the generated one, so indexes differ.
             return (*at, "endpointPicker", "template"), False
-        if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == plan.routing.name:
+        if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == router.name:
             return at, False
     return (), False

@@ -83,6 +83,7 @@ def describe_request_path(plan: ServicePlan) -> list[str]:
     if routing is None:
         return [f"Service {object_names.serving_service(plan.service)}"]
     hops = ["no route"]
+    route_args = routing.router.httproute
     if routing.route is not None:
         hosts = [str(plain(host)) for host in routing.route.hostnames or ()]
         gateways = []
@@ -95,13 +96,10 @@ def describe_request_path(plan: ServicePlan) -> list[str]:
             f"Gateway {', '.join(gateways)}" if gateways else "no Gateway",
             f"HTTPRoute {routing.route.name}",
         ]
-    elif routing.routed_by is not None:
-        hops = [f"the route of service {routing.routed_by}"]
-    elif routing.external_routes:
-        names = (
-            f"{_format_prefix(ref.namespace, namespace)}{ref.name}"
-            for ref in routing.external_routes
-        )
+    elif route_args is not None and route_args.routed_by is not None:
+        hops = [f"the route of service {route_args.routed_by}"]
+    elif route_args is not None and route_args.refs is not None:
+        names = (f"{_format_prefix(ref.namespace, namespace)}{ref.name}" for ref in route_args.refs)
         hops = [f"HTTPRoute {', '.join(names)} (managed elsewhere)"]
     return [*hops, f"{routing.backend['kind']} {routing.backend['name']}"]
 

@@ -221,8 +221,8 @@ class Children:
                 available: Any = self._update.wait_for_services(growing)
                 depends_on = pulumi.Output.from_input(available).apply(lambda _: dependencies)
         elif kind == "InferencePool" and self._plan.picker is not None:
-            object_options.protect = self._plan.picker.pool.protect
-            object_options.retain_on_delete = self._plan.picker.pool.retain
+            object_options.protect = self._plan.picker.pool.args.protect
+            object_options.retain_on_delete = self._plan.picker.pool.args.retain_on_delete
         object_options.depends_on = depends_on or None
         object_options.custom_timeouts = build_timeouts(manifest, self._plan)
         return pulumi.ResourceOptions.merge(self._child_options, object_options)

@@ -89,7 +89,7 @@ def build_monitors(
     selector = {labels.SERVICE: meta.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
     endpoints = [_set_interval(monitoring, endpoint)]
     spec = {"selector": {"matchLabels": selector}, "endpoints": endpoints}
-    router_meta = build_router_meta(meta, routing.name)
+    router_meta = build_router_meta(meta, routing.router.name)
     object_meta = metadata(router_meta, object_names.epp_monitor(meta.service))
     yield build_monitoring_object("ServiceMonitor", object_meta, monitoring.args, spec)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
@@ -220,17 +221,15 @@ def build_epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 
     With leader election only the leader becomes Ready, so Pulumi must not await the Deployment.
     """
-    object_meta = metadata(meta, epp.name)
     if epp.elects_leader:
-        annotations = object_meta.get("annotations", {})
-        object_meta["annotations"] = {**annotations, labels.PULUMI_SKIP_AWAIT: "true"}
+        meta = replace(meta, annotations={**meta.annotations, labels.PULUMI_SKIP_AWAIT: "true"})
     spec = {
         "replicas": epp.args.replicas,
         "strategy": _RECREATE if epp.elects_leader else _ROLLING_UPDATE,
         "selector": {"matchLabels": epp.pod_labels},
         "template": overlay(build_pod_template(epp), epp.args.template or {}),
     }
-    return build_object("apps/v1", "Deployment", object_meta, spec=spec)
+    return build_object("apps/v1", "Deployment", metadata(meta, epp.name), spec=spec)
 
 
 def build_pod_template(epp: EppPlan) -> Manifest:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import RoleArgs
@@ -236,7 +237,6 @@ def plan_gateway(service: str, router: RoleArgs) -> GatewayPlan | None:
 
 def build_gateway(meta: ServiceMeta, gateway: GatewayPlan) -> Manifest:
     """Build the Gateway."""
-    object_meta = metadata(meta, gateway.name)
-    if gateway.annotations:
-        object_meta["annotations"] = {**object_meta.get("annotations", {}), **gateway.annotations}
+    annotated = replace(meta, annotations={**meta.annotations, **gateway.annotations})
+    object_meta = metadata(annotated, gateway.name)
     return build_object(API_VERSION, "Gateway", object_meta, spec=dict(gateway.spec))

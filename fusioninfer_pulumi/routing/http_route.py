@@ -67,11 +67,6 @@ class RulePlan(NamedTuple):
         """The user's backends."""
         return self.spec.get("backendRefs") or ()
 
-    @property
-    def matches(self) -> Sequence[Mapping[str, Any]]:
-        """Its conditions; an empty one matches every request."""
-        return self.spec.get("matches") or ({},)
-
 
 class RoutePlan(NamedTuple):
     """The HTTPRoute.

@@ -13,6 +13,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_V1_API, Ep
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
@@ -56,17 +57,14 @@ class PoolPlan(NamedTuple):
         ports: Ports of each pod, of which the picker chooses one. There are several if the ranks of
             an engine have separate ports.
         roles: Names of the roles whose pods it contains.
-        protect: Pulumi's option `protect`, None for the component's.
-        retain: Pulumi's option `retainOnDelete`, None for the component's.
+        args: The user's settings, with Pulumi's options.
     """
 
     name: str
     selector: Mapping[str, str]
     ports: tuple[int, ...]
-    failure_mode: FailureMode
     roles: tuple[str, ...]
-    protect: bool | None
-    retain: bool | None
+    args: PoolArgs
 
     @property
     def ports_text(self) -> str:
@@ -100,25 +98,26 @@ def plan_pool(
     if len(types) == 1:
         selector[labels.COMPONENT_TYPE] = next(iter(types)).value
     pool = router.pool or PoolArgs()
-    epp = router.endpoint_picker or EndpointPickerArgs()
     return PoolPlan(
         name=object_names.inference_pool(service),
         selector=selector,
         ports=tuple(pool.target_ports or served[0].pods.ports),
-        failure_mode=epp.failure_mode or FailureMode.FAIL_OPEN,
         roles=tuple(role.name for role in served),
-        protect=pool.protect,
-        retain=pool.retain_on_delete,
+        args=pool,
     )
 
 
-def build_inference_pool(meta: ServiceMeta, pool: PoolPlan, epp_service: str) -> Manifest:
+def build_inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: EppPlan) -> Manifest:
     """Build the InferencePool, which refers to the endpoint picker's Service."""
-    picker_port, mode = {"number": GRPC_PORT}, pool.failure_mode.value
+    mode = epp.args.failure_mode or FailureMode.FAIL_OPEN
     spec = {
         "selector": {"matchLabels": dict(pool.selector)},
         "targetPorts": [{"number": port} for port in pool.ports],
-        "endpointPickerRef": {"name": epp_service, "port": picker_port, "failureMode": mode},
+        "endpointPickerRef": {
+            "name": epp.name,
+            "port": {"number": GRPC_PORT},
+            "failureMode": mode.value,
+        },
     }
     version = f"{object_names.POOL_GROUP}/v1"
     return build_object(version, object_names.POOL_KIND, metadata(meta, pool.name), spec=spec)

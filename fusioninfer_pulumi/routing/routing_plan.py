@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
@@ -74,9 +73,9 @@ class Routing(NamedTuple):
     """The routing of a service with a router role.
 
     Attributes:
-        service: Name of the service.
         spec: Spec of the service.
-        position: Index of the router role in the spec.
+        router: The router role.
+        at: Location of the router role.
         intent: Tasks of the endpoint picker, and the picker chosen for them.
         served: The roles whose pods are in the pool or behind the Service.
         backend: Reference to the pool or, without an endpoint picker, to the Service and its port.
@@ -88,9 +87,9 @@ class Routing(NamedTuple):
         picker: The endpoint picker; None if it is invalid or the route leads to the Service.
     """
 
-    service: str
     spec: InferenceServiceArgs
-    position: int
+    router: RoleArgs
+    at: Location
     intent: EppIntent
     served: tuple[RolePlan, ...]
     backend: Mapping[str, Any]
@@ -101,31 +100,6 @@ class Routing(NamedTuple):
     grants: tuple[GrantPlan, ...]
     network_policy: NetworkPolicyPlan | None
     picker: PickerPlan | None = None
-
-    @property
-    def router(self) -> RoleArgs:
-        """The router role."""
-        return self.spec.roles[self.position]
-
-    @property
-    def name(self) -> str:
-        """Name of the router role."""
-        return self.router.name
-
-    @property
-    def at(self) -> Location:
-        """Location of the router role."""
-        return ("roles", self.position)
-
-    @property
-    def routed_by(self) -> str | None:
-        """The other service whose route leads to these pods, None if there is none."""
-        return None if self.router.httproute is None else self.router.httproute.routed_by
-
-    @property
-    def external_routes(self) -> tuple[HttpRouteRefArgs, ...]:
-        """HTTPRoutes of the user that lead to the pods."""
-        return () if self.router.httproute is None else tuple(self.router.httproute.refs or ())
 
     @property
     def is_routed(self) -> bool:
@@ -143,8 +117,7 @@ def plan_routing(
     """Plan the routing of a service."""
     router, namespace = shape.router, spec.namespace
     assert router is not None
-    position = spec.roles.index(router)
-    at: Location = ("roles", position)
+    at: Location = ("roles", spec.roles.index(router))
     has_picker = router.has_endpoint_picker
     types: Collection[ComponentType]
     if has_picker:
@@ -158,9 +131,7 @@ def plan_routing(
     gateway = plan_gateway(service, router)
     parents = plan_parents(at, namespace, router, gateway)
     route = plan_route(service, backend, namespace, router, gateway, implementation)
-    proxies: tuple[Manifest, ...] = ()
-    if route is not None or router.is_routed_externally:
-        proxies = find_proxy_peers(namespace, parents, implementation)
+    proxies = find_proxy_peers(namespace, parents, implementation)
     picker = None
     if has_picker:
         epp = plan_epp(service, spec, router, intent, served)
@@ -168,9 +139,9 @@ def plan_routing(
             pool = plan_pool(service, router, served, types)
             picker = PickerPlan(epp, pool, plan_rewrites(service, router, epp.family))
     return Routing(
-        service=service,
         spec=spec,
-        position=position,
+        router=router,
+        at=at,
         intent=intent,
         served=served,
         backend=backend,
@@ -203,12 +174,12 @@ def build_routing_objects(
     The pool comes before the endpoint picker, which is Ready only once the pool exists. The route
     comes after everything it leads to.
     """
-    router_meta, picker = build_router_meta(meta, routing.name), routing.picker
+    router_meta, picker = build_router_meta(meta, routing.router.name), routing.picker
     epp = picker.epp if picker is not None else None
     if picker is not None and epp is not None:
         yield from build_epp_access(router_meta, epp)
         yield build_config_map(router_meta, epp)
-        yield build_inference_pool(router_meta, picker.pool, epp.name)
+        yield build_inference_pool(router_meta, picker.pool, epp)
         if picker.rewrites is not None:
             yield build_inference_model_rewrite(router_meta, picker.rewrites, picker.pool.name)
         yield from build_inference_objectives(router_meta, epp.args, epp.family, picker.pool.name)
@@ -220,7 +191,7 @@ def build_routing_objects(
         yield build_http_route(router_meta, routing.route)
     ports = picker.pool.ports if picker is not None else (routing.backend["port"],)
     build_extras = routing.implementation.build_extras
-    if routing.is_routed and build_extras is not None:
+    if build_extras is not None:
         first_port, *_ = ports
         yield from build_extras(router_meta, epp, routing.backend, first_port)
     if routing.router.reference_grants:
