@@ -19,7 +19,6 @@ from fusioninfer_pulumi.api.field_types import (
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.kind_schema import GATEWAY, HTTP_ROUTE, Part
 from fusioninfer_pulumi.schemas.schema_check import part_findings
@@ -151,21 +150,24 @@ class GatewayArgs(SpecModel):
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the Gateway object; values may be Outputs."""
 
+    def build_spec(self, default_class: str) -> dict[str, Any]:
+        """Return the spec of the Gateway to create; `default_class` is its default GatewayClass."""
+        return {
+            "gatewayClassName": self.gateway_class_name or default_class,
+            "listeners": self.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}],
+            **_read_fields(self, _OPTIONAL_GATEWAY_FIELDS),
+        }
+
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the spec of the Gateway, or the references to existing ones."""
         if self.refs is None:
-            spec = _read_fields(self, _GATEWAY_SPEC_FIELDS)
-            # The schema requires these two fields, which have defaults.
-            name = self.gateway_class_name
-            spec["gatewayClassName"] = "any" if name is None or is_output(name) else name
-            spec["listeners"] = self.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
-            yield from _spec_findings(at, spec, GATEWAY)
+            yield from _spec_findings(at, self.build_spec("any"), GATEWAY)
             return
         message = (
             "belongs to a Gateway that is created here, but refs name existing ones; remove one of "
             "them"
         )
-        created = (*_GATEWAY_SPEC_FIELDS, "annotations")
+        created = ("gateway_class_name", "listeners", *_OPTIONAL_GATEWAY_FIELDS, "annotations")
         yield from check_fields(at, self, does_not_apply(created, message))
         for index, ref in enumerate(self.refs):
             if ref.listeners:
@@ -174,22 +176,24 @@ class GatewayArgs(SpecModel):
 
 
 #: Keys below which Outputs are allowed, because the values are only passed through.
-_MAY_BE_OUTPUTS = {HTTP_ROUTE: ("hostnames", "namespace"), GATEWAY: ("annotations", "hostname")}
-#: Fields of a Gateway's spec, which belong to a Gateway that the service creates.
-_GATEWAY_SPEC_FIELDS = (
-    "gateway_class_name", "listeners", "addresses", "infrastructure", "allowed_listeners", "tls",
-    "default_scope",
+_MAY_BE_OUTPUTS = {
+    HTTP_ROUTE: ("hostnames", "namespace"),
+    GATEWAY: ("annotations", "gatewayClassName", "hostname"),
+}
+#: Optional fields in the spec of a Gateway that the service creates.
+_OPTIONAL_GATEWAY_FIELDS = (
+    "addresses", "infrastructure", "allowed_listeners", "tls", "default_scope",
 )  # fmt: skip
 
 
 def _read_fields(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
-    """Return the values of fields by YAML name; None for a field that is not set."""
+    """Return the values of the fields that are not null, by YAML name."""
     fields = type(model).model_fields
-    return {fields[name].alias or name: getattr(model, name) for name in names}
+    values = {fields[name].alias or name: getattr(model, name) for name in names}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _spec_findings(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
-    spec = {key: value for key, value in spec.items() if value is not None}
     yield from part_findings(at, spec, part)
     yield from plain_json_findings(at, spec, _MAY_BE_OUTPUTS[part])
 

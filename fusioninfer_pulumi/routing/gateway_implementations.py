@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.route import GatewayArgs
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
@@ -180,10 +179,6 @@ IMPLEMENTATIONS = {
 GROUP = "gateway.networking.k8s.io"
 API_VERSION = f"{GROUP}/v1"
 
-_LISTENERS = ({"name": "http", "port": 80, "protocol": "HTTP"},)
-# Fields that are copied to the Gateway's spec.
-_SPEC_FIELDS = ("addresses", "infrastructure", "allowed_listeners", "tls", "default_scope")
-
 
 class GatewayPlan(NamedTuple):
     """The Gateway that is created for a service.
@@ -225,14 +220,8 @@ def plan_gateway(service: str, router: RoleArgs) -> GatewayPlan | None:
     if has_parents and sets_only_implementation:
         return None
     default = find_implementation(router).gateway_class
-    spec: dict[str, Any] = {
-        "gatewayClassName": gateway.gateway_class_name or default,
-        "listeners": list(gateway.listeners or _LISTENERS),
-    }
-    for field in _SPEC_FIELDS:
-        if getattr(gateway, field) is not None:
-            spec[GatewayArgs.model_fields[field].alias or field] = getattr(gateway, field)
-    return GatewayPlan(object_names.gateway(service), gateway.annotations, spec)
+    name = object_names.gateway(service)
+    return GatewayPlan(name, gateway.annotations, gateway.build_spec(default))
 
 
 def build_gateway(meta: ServiceMeta, gateway: GatewayPlan) -> Manifest:
