@@ -12,8 +12,8 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    GetPydanticSchema,
     PlainValidator,
     StringConstraints,
     WithJsonSchema,
@@ -96,43 +96,35 @@ WebAddress = Annotated[
 OUTPUT_MARK = "x-output"
 
 
-class _OrOutput:
-    """Type of a field that is only passed through, so its value may also be a pulumi Output."""
+def _or_output(kind: Any) -> GetPydanticSchema:
+    """Return the schema of a field that is only passed through: a value of a type, or an Output."""
 
-    def __init__(self, kind: Any) -> None:
-        self._kind = kind
+    def validate(value: Any, validate_plain: core_schema.ValidatorFunctionWrapHandler) -> Any:
+        return value if is_output(value) else validate_plain(value)
 
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        def validate(value: Any, validate_plain: core_schema.ValidatorFunctionWrapHandler) -> Any:
-            return value if is_output(value) else validate_plain(value)
-
-        return core_schema.no_info_wrap_validator_function(
-            validate, handler.generate_schema(self._kind)
-        )
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {**handler(core), OUTPUT_MARK: True}
+    return GetPydanticSchema(
+        lambda _, handler: core_schema.no_info_wrap_validator_function(
+            validate, handler.generate_schema(kind)
+        ),
+        lambda core, handler: {**handler(core), OUTPUT_MARK: True},
+    )
 
 
 #: A string that may be a pulumi Output.
-StringOrOutput = Annotated[Any, _OrOutput(str)]
+StringOrOutput = Annotated[Any, _or_output(str)]
 #: A string that is not empty, or a pulumi Output.
-TextOrOutput = Annotated[Any, _OrOutput(Text)]
+TextOrOutput = Annotated[Any, _or_output(Text)]
 #: Name of an object, or a pulumi Output.
-NameOrOutput = Annotated[Any, _OrOutput(ObjectName)]
+NameOrOutput = Annotated[Any, _or_output(ObjectName)]
 #: A DNS label (RFC 1123), such as the name of a namespace.
 DnsLabel = Annotated[
     str,
     string_format(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", "a DNS label (a-z 0-9 -, at most 63)"),
 ]
 #: A web address, or a pulumi Output.
-WebAddressOrOutput = Annotated[Any, _OrOutput(WebAddress)]
+WebAddressOrOutput = Annotated[Any, _or_output(WebAddress)]
 #: A namespace, which may be a pulumi Output.
-Namespace = Annotated[Any, _OrOutput(DnsLabel)]
+Namespace = Annotated[Any, _or_output(DnsLabel)]
 
 # Labels and annotations
 
@@ -158,7 +150,7 @@ LabelValue = Annotated[
 ]
 LabelMap = dict[LabelKey, LabelValue]
 #: Labels whose values may be pulumi Outputs.
-LabelMapOrOutput = dict[LabelKey, Annotated[Any, _OrOutput(LabelValue)]]
+LabelMapOrOutput = dict[LabelKey, Annotated[Any, _or_output(LabelValue)]]
 AnnotationMap = dict[LabelKey, StringOrOutput]
 _AlertLabel = string_format(
     r"^[a-zA-Z_][a-zA-Z0-9_]*$", "a Prometheus label name (letters, digits and _)"
@@ -251,29 +243,26 @@ _WORDS = {True: "On", False: "Off"}
 _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
-class _AcceptsBoolean:
-    """Accepts true and false for On and Off, because YAML 1.1 reads unquoted On as true."""
+def _replace_boolean(value: Any) -> Any:
+    """Return On for true and Off for false, because YAML 1.1 reads unquoted On as true."""
+    return _WORDS[value] if isinstance(value, bool) else value
 
-    def __get_pydantic_core_schema__(
-        self, source: type[enum.Enum], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        def replace_boolean(value: Any) -> Any:
-            return _WORDS[value] if isinstance(value, bool) else value
 
-        return core_schema.no_info_before_validator_function(replace_boolean, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        # Editors that parse YAML 1.1 read On and Off as booleans, too.
-        schema = handler(core)
-        choices = handler.resolve_ref_schema(schema)["enum"]
-        booleans = [value for value, word in _WORDS.items() if word in choices]
-        return {"anyOf": [schema, {"enum": booleans}]}
+def _allow_booleans(core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    """Return the JSON Schema for editors, which may read On and Off as booleans, too."""
+    schema = handler(core)
+    choices = handler.resolve_ref_schema(schema)["enum"]
+    booleans = [value for value, word in _WORDS.items() if word in choices]
+    return {"anyOf": [schema, {"enum": booleans}]}
 
 
 #: `OnOff[SomeEnum]`: a value of the enum. `true` means On and `false` Off, if the enum has them.
-OnOff = Annotated[_Choice, Field(strict=False), _AcceptsBoolean()]
+OnOff = Annotated[
+    _Choice,
+    Field(strict=False),
+    BeforeValidator(_replace_boolean),
+    GetPydanticSchema(get_pydantic_json_schema=_allow_booleans),
+]
 
 
 def _convert_names(value: Any) -> Any:
@@ -362,5 +351,5 @@ PLAIN = matches_schema(None)
 Resources = Annotated[PodPart, matches_schema(RESOURCES)]
 #: Reference of an image, or a pulumi Output.
 ImageOrOutput = Annotated[
-    Any, _OrOutput(Annotated[str, string_format(r"^[^ ]+$", "an image reference")])
+    Any, _or_output(Annotated[str, string_format(r"^[^ ]+$", "an image reference")])
 ]
