@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.api.monitoring import MonitoringArgs
+from fusioninfer_pulumi.api.monitoring import DashboardsArgs, MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service_shape import ServiceShape
@@ -198,15 +199,14 @@ def render_dashboards(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str
     }
 
 
-def build_dashboards_config_map(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str, Any]:
+def build_dashboards_config_map(
+    meta: ServiceMeta, monitoring: MonitoringPlan, args: DashboardsArgs
+) -> Manifest:
     """Build the ConfigMap that Grafana's sidecar reads."""
-    args = monitoring.args.dashboards
-    grafana_labels = GRAFANA_LABELS if args is None or not args.labels else args.labels
-    name = object_names.dashboards(meta.service)
-    object_meta = metadata(meta, name, {**grafana_labels, labels.SERVICE: meta.service})
-    if args is not None and args.folder is not None:
-        annotations = object_meta.get("annotations", {})
-        object_meta["annotations"] = {**annotations, "grafana_folder": args.folder}
+    if args.folder is not None:
+        meta = replace(meta, annotations={**meta.annotations, "grafana_folder": args.folder})
+    more_labels = {**(args.labels or GRAFANA_LABELS), labels.SERVICE: meta.service}
+    object_meta = metadata(meta, object_names.dashboards(meta.service), more_labels)
     return build_object("v1", "ConfigMap", object_meta, data=render_dashboards(meta, monitoring))
 
 

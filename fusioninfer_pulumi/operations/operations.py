@@ -60,18 +60,16 @@ def plan_disruption_budgets(
 def _resolve_max_unavailable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
     """Return how many replicas evictions may make unavailable at a time."""
     count = len(role.replicas)
+    maximum = 1 if args.max_unavailable is None else args.max_unavailable
     if role.is_autoscaled:
-        maximum = 1 if args.max_unavailable is None else args.max_unavailable
         if args.min_available is not None or isinstance(maximum, str):
             return 0  # unknown without a number of replicas; a check rejects it
         return maximum
     if args.min_available is not None:
         return max(count - resolve_share(args.min_available, count, math.ceil), 0)
-    if args.max_unavailable is None:
-        return min(1, count)
-    share = resolve_share(args.max_unavailable, count, math.floor)
+    share = resolve_share(maximum, count, math.floor)
     # As in `rollout.maxUnavailable`, a percentage above 0% allows at least one replica.
-    if isinstance(args.max_unavailable, str) and args.max_unavailable != "0%":
+    if isinstance(maximum, str) and maximum != "0%":
         share = max(share, 1)
     return min(share, count)
 
@@ -138,4 +136,4 @@ def build_operations(
     if monitoring.args.alerts is not None and (monitoring.engines or monitoring.scrapes_picker):
         yield build_prometheus_rule(meta, monitoring, monitoring.args.alerts)
     if monitoring.args.dashboards is not None and list_dashboards(monitoring):
-        yield build_dashboards_config_map(meta, monitoring)
+        yield build_dashboards_config_map(meta, monitoring, monitoring.args.dashboards)
