@@ -143,7 +143,7 @@ class CapacityPackage(Protocol):
 @cache
 def load_package() -> CapacityPackage | None:
     """Return the installed capacity package, None if there is none."""
-    return next((package for _, package in load_plugins(ENTRY_POINT_GROUP)), None)
+    return next(load_plugins(ENTRY_POINT_GROUP), None)
 
 
 def __getattr__(name: str) -> Any:

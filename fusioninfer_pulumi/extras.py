@@ -35,8 +35,8 @@ def install_command(package: str = "", extra: str = "") -> str:
     return f'pip install "{name} @ {address}"' if extra else f'pip install "{address}"'
 
 
-def load_plugins(group: str) -> Iterator[tuple[str, Any]]:
-    """Load the entry points of a group; yield the name and object of each, sorted by name.
+def load_plugins(group: str) -> Iterator[Any]:
+    """Load the entry points of a group, sorted by name.
 
     Raises:
         PluginError: A package cannot be loaded; the message names it.
@@ -47,7 +47,7 @@ def load_plugins(group: str) -> Iterator[tuple[str, Any]]:
         except Exception as problem:
             message = f"plugin {entry_point.value} ({group}) cannot be loaded: {problem!r}"
             raise PluginError(message) from problem
-        yield entry_point.name, plugin
+        yield plugin
 
 
 def list_plugin_packages() -> list[str]:

@@ -230,7 +230,7 @@ class Importer(NamedTuple):
 @cache
 def importers() -> tuple[Importer, ...]:
     """Return the installed importers, sorted by the names of their entry points."""
-    return tuple(importer for _, importer in load_plugins(ENTRY_POINT_GROUP))
+    return tuple(load_plugins(ENTRY_POINT_GROUP))
 
 
 def find_importer(raw: Any) -> Importer | None:
