@@ -27,6 +27,8 @@ from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 from fusioninfer_pulumi.rules.common import UNKNOWN_VALUE
 
 _CORE = "fusioninfer_pulumi"
+#: File with the base manifests of examples.
+_BASES = Path(__file__).parents[1] / "rule_examples/_bases.yaml"
 #: The C parser is ten times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Matches `[0]`, `[key.with.dots]` or `key` in a path.
@@ -108,17 +110,10 @@ def list_documents(example: Mapping[str, Any]) -> list[Any]:
     return [change_base(base, fields) for base, fields in example.items()]
 
 
-@cache
-def load_bases() -> Mapping[str, Any]:
-    """Return the base manifests of examples."""
-    manifests: dict[str, Any] = _load_yaml(Path(__file__).parents[1] / "rule_examples/_bases.yaml")
-    return manifests
-
-
 def change_base(base: str, fields: Mapping[str, Any]) -> Any:
     """Return a base manifest with `fields` set; the index after the last appends to a list."""
     # YAML aliases are one object in several places. With copies a change affects one place.
-    manifest: dict[str, Any] = json.loads(json.dumps(load_bases()[base]))
+    manifest: dict[str, Any] = json.loads(json.dumps(_load_yaml(_BASES)[base]))
     for path, value in fields.items():
         *parents, last = _parse_path(path)
         parent: Any = manifest
@@ -135,6 +130,7 @@ def change_base(base: str, fields: Mapping[str, Any]) -> Any:
     return manifest
 
 
+@cache
 def _load_yaml(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # safe loader
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import json
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,8 +13,6 @@ from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.generated import FOLDER
 
 Schema = Mapping[str, Any]
-
-_GZIP = 31  # zlib's `wbits` for a gzip header
 
 
 class Part(NamedTuple):
@@ -122,7 +120,7 @@ def kind_schema(api_version: str, kind: str) -> KindSchema | None:
     file = FOLDER / "kubernetes" / f"{api_version.replace('/', '_')}_{kind}.json.gz"
     if not file.is_file():
         return None
-    return KindSchema(zlib.decompress(file.read_bytes(), _GZIP).decode())
+    return KindSchema(gzip.decompress(file.read_bytes()).decode())
 
 
 def part_schema(part: Part) -> KindSchema:
