@@ -21,7 +21,7 @@ from fusioninfer_pulumi.kube.pulumi_outputs import content_digest
 from fusioninfer_pulumi.pods.devices import add_device_claims, add_rdma
 from fusioninfer_pulumi.pods.env_variables import add_kthena_variables, add_tracing
 from fusioninfer_pulumi.pods.kv_cache import add_kv_addresses, add_kv_offloading, add_kv_transfer
-from fusioninfer_pulumi.pods.model_files import add_model, plan_model_files
+from fusioninfer_pulumi.pods.model_files import add_model
 from fusioninfer_pulumi.pods.multi_node import (
     add_parallelism,
     apply_launcher,
@@ -104,7 +104,6 @@ def build_contexts(
         if role.component_type is not ComponentType.ROUTER
     ]
     pairing = _plan_pairing(args, shape, roles, intent)
-    files = plan_model_files(meta.service, args.model) if args.model is not None else None
     return [
         Context(
             meta=meta,
@@ -113,7 +112,6 @@ def build_contexts(
             role=role,
             expanded_pods=expanded_pods,
             launcher=_choose_launcher(role, expanded_pods),
-            files=files,
             pairing=pairing if role.component_type in PD_ROLES else None,
             shape=shape,
         )

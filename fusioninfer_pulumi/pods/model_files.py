@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.model import (
@@ -16,7 +17,6 @@ from fusioninfer_pulumi.api.model import (
     ModelArgs,
     ModelSource,
     S3Args,
-    SecretKeyArgs,
     StorageArgs,
     hub_name,
     parse_model_uri,
@@ -40,12 +40,11 @@ from fusioninfer_pulumi.kube.containers import (
 )
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import content_digest, replace_outputs
-from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods, explain_unknown_engine
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, explain_unknown_engine
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
 
 #: Launchers that start the engine on workers.
 _ENGINE_LAUNCHERS = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
-_LORA_LIMITS = {"max_rank", "max_adapters", "max_cpu_adapters"}
 
 #: Variables of huggingface_hub: the download folder and the token.
 HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"
@@ -53,11 +52,27 @@ HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"
 _VOLUME, _CACHE_VOLUME, _ADAPTER_VOLUME = "model", "model-cache", "model-adapters"
 
 
-def plan_model_files(service: str, model: ModelArgs) -> ModelFiles:
-    """Plan where the model and its adapters are stored."""
+@dataclass
+class ModelFiles:
+    """Volumes, mounts, downloads and variables of a pod for its model.
+
+    Attributes:
+        init_downloads: Source, folder and mount of each download in an init container.
+        warm_up_downloads: Source and folder of each download in the warm-up Job.
+    """
+
+    volumes: dict[str, Manifest] = field(default_factory=dict)
+    mounts: list[Manifest] = field(default_factory=list)
+    init_downloads: list[tuple[str, str, Manifest]] = field(default_factory=list)
+    warm_up_downloads: list[tuple[str, str]] = field(default_factory=list)
+    env: list[Manifest] = field(default_factory=list)
+
+
+def plan_model_files(service: str, model: ModelArgs) -> tuple[ModelFiles, ServedModel]:
+    """Plan where the model and its adapters are stored, and what the engine serves."""
     source = parse_model_uri(model.uri)
     assert source is not None, "the model validates the URI"
-    files = ModelFiles(model=model.mount_path)
+    files = ModelFiles()
     has_warm_up = model.cache is not None and model.cache.warm_up
     if model.cache is not None:
         claim = {"claimName": get_cache_claim_name(service, model.cache)}
@@ -73,22 +88,28 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles:
         source.scheme == "hf" and model.fetch is not Fetch.INIT_CONTAINER and not has_warm_up
     )
     if engine_fetches:
-        files.model, files.revision = source.target, source.revision
+        served_model = ServedModel(source.target, revision=source.revision, name=model.name)
         if model.cache is not None:
             files.env.append({"name": HF_HOME_ENV, "value": model.cache.mount_path})
+        if model.token_secret is not None:
+            secret = model.token_secret
+            files.env.append(_build_secret_variable(HF_TOKEN_ENV, secret.name, secret.key))
     else:
-        files.model = _mount_or_download(files, model, source, model.mount_path, _VOLUME)
+        path = _mount_or_download(files, model, source, model.mount_path, _VOLUME)
         if source.scheme in ("pvc", "oci") and model.path is not None:
-            files.model += f"/{model.path}"
-    _add_adapters(files, model, engine_fetches=engine_fetches)
-    if engine_fetches and model.token_secret is not None:
-        files.env.append(_build_token_variable(model.token_secret))
-    return files
+            path += f"/{model.path}"
+        # Without a name, the engine would serve the model under its path.
+        default_name = hub_name(model.uri) or service
+        served_model = ServedModel(path, name=model.name, default_name=default_name)
+    if model.lora is None:
+        return files, served_model
+    adapters = _plan_adapters(files, model, engine_fetches=engine_fetches)
+    limits = model.lora.model_dump(exclude={"adapters"}, exclude_none=True)
+    return files, replace(served_model, adapters=adapters, limits=limits)
 
 
-def _build_token_variable(secret: SecretKeyArgs) -> Manifest:
-    reference = {"name": secret.name, "key": secret.key}
-    return {"name": HF_TOKEN_ENV, "valueFrom": {"secretKeyRef": reference}}
+def _build_secret_variable(name: str, secret: str, key: str) -> Manifest:
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
 def get_cache_claim_name(service: str, cache: CacheArgs) -> Any:
@@ -102,7 +123,9 @@ def get_cache_claim_name(service: str, cache: CacheArgs) -> Any:
     return object_names.model_cache(service, digest[:6])
 
 
-def _add_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool) -> None:
+def _plan_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool) -> dict[str, str]:
+    """Mount or download the adapters; return the repository or path of each, by adapter name."""
+    adapters: dict[str, str] = {}
     # Path of each source's files, which adapters may share; its repository if the engine downloads.
     paths: dict[ModelSource, str] = {}
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
@@ -113,12 +136,13 @@ def _add_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool) 
             paths[source] = source.target
         if source not in paths:
             path = f"{model.mount_path}-adapters/{_slug(adapter.name)}"
-            if path in files.adapters.values():
+            if path in adapters.values():
                 # Another adapter's name has the same slug.
                 path = f"{path}-{index}"
             volume = f"model-adapter-{index}"
             paths[source] = _mount_or_download(files, model, source, path, volume, is_adapter=True)
-        files.adapters[adapter.name] = paths[source]
+        adapters[adapter.name] = paths[source]
+    return adapters
 
 
 def _mount_or_download(
@@ -218,15 +242,16 @@ def build_fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest
     """Return the user's variables, and KServe's variables for sources with `schemes` (`s3`)."""
     env = [dict(variable) for variable in model.fetcher.env]
     if model.token_secret is not None and "hf" in schemes:
-        env.append(_build_token_variable(model.token_secret))
+        secret = model.token_secret
+        env.append(_build_secret_variable(HF_TOKEN_ENV, secret.name, secret.key))
     s3 = model.s3 if "s3" in schemes else S3Args()
     if s3.secret_name is not None:
-        for variable, key in (
-            ("AWS_ACCESS_KEY_ID", s3.access_key_id_key),
-            ("AWS_SECRET_ACCESS_KEY", s3.secret_access_key_key),
-        ):
-            reference = {"name": s3.secret_name, "key": key}
-            env.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
+        env += [
+            _build_secret_variable("AWS_ACCESS_KEY_ID", s3.secret_name, s3.access_key_id_key),
+            _build_secret_variable(
+                "AWS_SECRET_ACCESS_KEY", s3.secret_name, s3.secret_access_key_key
+            ),
+        ]
     plain = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_DEFAULT_REGION": s3.region}
     env += [{"name": name, "value": value} for name, value in plain.items() if value is not None]
     return env
@@ -234,10 +259,10 @@ def build_fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest
 
 def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Mount or download the model's files, and pass the model to the engine."""
-    model, files = ctx.args.model, ctx.files
-    if model is None or files is None:
+    model = ctx.args.model
+    if model is None:
         return pods, []
-    served_model = _plan_served_model(ctx.meta.service, model, files)
+    files, served_model = plan_model_files(ctx.meta.service, model)
     mount_source = (
         "the mount of the model's files; remove yours, or set model.mountPath "
         "(model.cache.mountPath for the cache)"
@@ -259,24 +284,6 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
             findings += problems
         pods = pods.put(_add_files(built, model, files))
     return pods, findings
-
-
-def _plan_served_model(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
-    limits: dict[str, int] = {}
-    if model.lora is not None:
-        limits = model.lora.model_dump(include=_LORA_LIMITS, exclude_none=True)
-    default_name = None
-    if files.model.startswith("/"):
-        # Without a name, the engine would serve the model under its path.
-        default_name = hub_name(model.uri) or service
-    return ServedModel(
-        model=files.model,
-        revision=files.revision,
-        name=model.name,
-        default_name=default_name,
-        adapters=files.adapters,
-        limits=limits,
-    )
 
 
 def _add_model_arguments(pod: Pod, served_model: ServedModel) -> tuple[Pod, list[Finding]]:
@@ -405,11 +412,12 @@ def _build_job_spec(
     script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
     script = script.replace("{fetch}", shlex.join(model.fetcher.command))
     job = cache.job
+    files, _ = plan_model_files(service, model)
     container = build_fetch_container(
         model,
         "fetch",
         ["/bin/sh", "-c", script, "sh"],
-        plan_model_files(service, model).warm_up_downloads,
+        files.warm_up_downloads,
         [{"name": _CACHE_VOLUME, "mountPath": cache.mount_path}],
     )
     claim = {"claimName": get_cache_claim_name(service, cache)}

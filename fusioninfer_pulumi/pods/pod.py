@@ -22,7 +22,7 @@ from fusioninfer_pulumi.engines.engine import (
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.containers import add_mounts, find_mount, shared_memory
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 
 Template = Mapping[str, Any]
@@ -93,28 +93,6 @@ class KvTransferPlan(NamedTuple):
     connector: KvConnector | None = None
     sidecar: SidecarPlan | None = None
     user_sidecar: str | None = None
-
-
-@dataclass
-class ModelFiles:
-    """Volumes, mounts, downloads and variables of a pod for its model.
-
-    Attributes:
-        model: The model argument of the engine: a Hugging Face repository, or a path.
-        revision: Revision that the engine downloads.
-        adapters: Repository or path of each adapter, by adapter name.
-        init_downloads: Source, folder and mount of each download in an init container.
-        warm_up_downloads: Source and folder of each download in the warm-up Job.
-    """
-
-    model: str
-    revision: str | None = None
-    adapters: dict[str, str] = field(default_factory=dict)
-    volumes: dict[str, Manifest] = field(default_factory=dict)
-    mounts: list[Manifest] = field(default_factory=list)
-    init_downloads: list[tuple[str, str, Manifest]] = field(default_factory=list)
-    warm_up_downloads: list[tuple[str, str]] = field(default_factory=list)
-    env: list[Manifest] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -358,7 +336,6 @@ class Context(NamedTuple):
     role: RoleArgs
     expanded_pods: RolePods
     launcher: Launcher | None
-    files: ModelFiles | None
     pairing: Pairing | None
     shape: ServiceShape
 

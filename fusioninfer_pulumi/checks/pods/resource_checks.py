@@ -22,6 +22,7 @@ from fusioninfer_pulumi.kube.resource_requests import (
     suggest_accelerator,
 )
 from fusioninfer_pulumi.pods.kv_cache import DISK, get_shared_memory_limit, sum_disk
+from fusioninfer_pulumi.pods.model_files import plan_model_files
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
 
@@ -164,13 +165,14 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     The kubelet compares files in an emptyDir with the sum of all containers' limits, and other
     files with the limit of the container that writes them (`pkg/kubelet/eviction`).
     """
-    model, files = ctx.args.model, ctx.files
-    if model is None or files is None or model.cache is not None:
+    model = ctx.args.model
+    if model is None or model.cache is not None:
         return
+    files, served_model = plan_model_files(ctx.meta.service, model)
     for pod in pods.user_pods:
         if files.init_downloads:
             containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
-        elif not files.model.startswith("/") and pod.is_leader:
+        elif not served_model.model.startswith("/") and pod.is_leader:
             # The engine downloads to the node's disk, unless it mounts a volume of another kind.
             disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
             mounted = {
