@@ -81,7 +81,7 @@ from fusioninfer_pulumi.loading.model_config import (
 )
 from fusioninfer_pulumi.loading.validate import validate_mapping as validate_mapping
 from fusioninfer_pulumi.plan.service_plan import ServicePlan as ServicePlan
-from fusioninfer_pulumi.pods.devices import claim_template as claim_template
+from fusioninfer_pulumi.pods.devices import build_claim_spec as build_claim_spec
 from fusioninfer_pulumi.pods.pod import Pod as Pod
 from fusioninfer_pulumi.presets.expansion import expand as expand
 from fusioninfer_pulumi.rules.common import (

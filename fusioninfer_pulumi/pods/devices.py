@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from fusioninfer_pulumi.api.kv_cache import RdmaArgs
 from fusioninfer_pulumi.api.role import ResourceClaimArgs, RoleArgs
@@ -17,22 +17,14 @@ from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
 from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 
-class ClaimTemplate(NamedTuple):
-    """The name of a ResourceClaimTemplate, and the spec of its claims."""
-
-    name: str
-    spec: dict[str, Any]
-
-
-def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTemplate:
-    """Return the ResourceClaimTemplate of one claim.
+def _get_template_name(service: str, role: str, claim: ResourceClaimArgs) -> str:
+    """Return the name of a claim's ResourceClaimTemplate: the user's, or a generated one's.
 
     The API server rejects changes to a template, so its name ends in a hash of the spec. A new spec
     creates a new template, and pods that reference it.
     """
-    spec = claim.spec if claim.spec is not None else _build_claim_spec(claim)
-    digest = content_digest(spec, 8)
-    return ClaimTemplate(object_names.claim_template(service, role, claim.name, digest), spec)
+    digest = content_digest(build_claim_spec(claim), 8)
+    return claim.template_name or object_names.claim_template(service, role, claim.name, digest)
 
 
 def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
@@ -47,8 +39,8 @@ def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
         if claim.claim_name is not None:
             reference = {"resourceClaimName": claim.claim_name}
         else:
-            generated = claim_template(ctx.meta.service, ctx.role.name, claim)
-            reference = {"resourceClaimTemplateName": claim.template_name or generated.name}
+            name = _get_template_name(ctx.meta.service, ctx.role.name, claim)
+            reference = {"resourceClaimTemplateName": name}
         pod_claims.append({"name": claim.name, **reference})
 
     def add_claims(container: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -74,7 +66,10 @@ def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     return pods, findings
 
 
-def _build_claim_spec(claim: ResourceClaimArgs) -> dict[str, Any]:
+def build_claim_spec(claim: ResourceClaimArgs) -> Mapping[str, Any]:
+    """Return the spec of the ResourceClaims that a generated template describes."""
+    if claim.spec is not None:
+        return claim.spec
     request: dict[str, Any] = {
         "deviceClassName": claim.device_class_name,
         "allocationMode": "ExactCount",
@@ -93,9 +88,10 @@ def build_resource_claim_templates(
     """Build the ResourceClaimTemplates of roles."""
     for role in roles:
         claims = [claim for claim in role.resource_claims or () if claim.needs_template]
-        for template in (claim_template(meta.service, role.name, claim) for claim in claims):
-            object_meta = metadata(meta, template.name, get_role_labels(meta, role))
-            kind, spec = "ResourceClaimTemplate", {"spec": template.spec}
+        for claim in claims:
+            name = _get_template_name(meta.service, role.name, claim)
+            object_meta = metadata(meta, name, get_role_labels(meta, role))
+            kind, spec = "ResourceClaimTemplate", {"spec": build_claim_spec(claim)}
             yield build_object("resource.k8s.io/v1", kind, object_meta, spec=spec)
 
 

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     RoleArgs,
     RolePlan,
     ServicePlan,
-    claim_template,
+    build_claim_spec,
     get_gang_minima,
     get_required_replicas,
     is_accelerator,
@@ -138,7 +138,7 @@ def build_request(
     groups = plan.shape.groups or 1
     roles = []
     for role in plan.roles:
-        claims = count_claimed_devices(plan.service, role, classes)
+        claims = count_claimed_devices(role, classes)
         sizes = [size + claims.count for size in role.pod_accelerators]
         autoscaling = role.args.autoscaling
         max_replicas = autoscaling.max_replicas * groups if autoscaling is not None else 0
@@ -180,7 +180,7 @@ def _list_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [request for request in entries if isinstance(request, Mapping)]
 
 
-def count_claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> ClaimedDevices:
+def count_claimed_devices(role: RolePlan, known: Collection[str]) -> ClaimedDevices:
     """Count the devices of known DeviceClasses that each pod of a role claims."""
     devices, classes, uncounted, has_selectors = 0, set(), [], False
     claims = role.args.resource_claims or ()
@@ -188,7 +188,7 @@ def count_claimed_devices(service: str, role: RolePlan, known: Collection[str]) 
         if not claim.needs_template:
             uncounted.append(f"{claim.name}: its devices are defined by an object in the cluster")
             continue
-        for request in _list_requests(claim_template(service, role.name, claim).spec):
+        for request in _list_requests(build_claim_spec(claim)):
             exactly = request.get("exactly")
             if not isinstance(exactly, Mapping):
                 uncounted.append(f"{claim.name}: has alternatives")
