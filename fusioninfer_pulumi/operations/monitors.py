@@ -105,7 +105,7 @@ def _build_pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: Monitoring
     ]
     https = pods.command.serves_https
     sidecar = pods.kv.sidecar if pods.kv is not None else None
-    if sidecar is not None and sidecar.port == pods.port:
+    if sidecar is not None:
         https = sidecar.serves_https
     common: Manifest = {"path": monitoring.args.path}
     if https:

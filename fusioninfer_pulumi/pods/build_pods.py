@@ -171,9 +171,8 @@ def _plan_pairing(
     """Return the settings that prefill and decode pods share, None if they have no sidecar."""
     if intent is None or not shape.is_disaggregated or not intent.pairs_pods:
         return None
-    defaults = get_edition_defaults(args.edition)
     # A check reports an unknown image; the pods are then built for the default endpoint picker.
-    family = intent.family or find_family(defaults.pd_picker)
+    family = intent.family or find_family(get_edition_defaults(args.edition).pd_picker)
     assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:
         return None
@@ -188,6 +187,4 @@ def _plan_pairing(
         family=family,
         port=find_serving_port(first_leader.container, first_leader.command, first_role.port),
         prefill_serves_https=any(leader.command.serves_https for _, leader in prefillers),
-        registry=args.image_registry,
-        sidecar_image=defaults.sidecar,
     )

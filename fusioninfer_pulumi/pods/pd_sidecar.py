@@ -17,6 +17,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
 )
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag, integer
 from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
+from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.containers import (
@@ -123,16 +124,14 @@ def plan_sidecar(
             "--enable-ssrf-protection=true",
             f"--inference-pool=$({NAMESPACE_ENV})/{pool}",
         ]
-    # The image planned for the pairing does not fit if `args` selects another family.
-    default_image = pairing.sidecar_image
-    if find_sidecar_image_family(pairing.sidecar_image) is not family:
+    default_image = get_edition_defaults(ctx.args.edition).sidecar
+    if find_sidecar_image_family(default_image) is not family:
         default_image = str(family.sidecar_image)
     plan = SidecarPlan(
-        image=args.image or use_mirror(default_image, pairing.registry),
+        image=args.image or use_mirror(default_image, ctx.args.image_registry),
         arguments=(*arguments, *user_args),
-        port=pool_port,
+        ports=range(pool_port, pool_port + (user_port_count or port_count)),
         serves_https=serves_https,
-        port_count=user_port_count or port_count,
         resources=args.resources if args.resources is not None else REQUESTS,
         account=account,
         is_user_account=bool(user_account),
@@ -216,12 +215,12 @@ def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:
         "args": list(plan.arguments),
         "env": env,
         "ports": [
-            {"name": object_names.SIDECAR_PORT, "containerPort": plan.port},
+            {"name": object_names.SIDECAR_PORT, "containerPort": plan.ports[0]},
             *({"containerPort": port} for port in plan.ports[1:]),
         ],
         # The probe only checks that the sidecar listens. The engine has its own probe.
         "readinessProbe": {
-            "httpGet": {"path": SIDECAR_HEALTH_PATH, "port": plan.port, **scheme},
+            "httpGet": {"path": SIDECAR_HEALTH_PATH, "port": plan.ports[0], **scheme},
             "periodSeconds": 10,
         },
         "resources": dict(plan.resources),

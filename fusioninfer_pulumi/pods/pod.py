@@ -38,23 +38,18 @@ class Pairing(NamedTuple):
         family: Family of the endpoint picker, which determines the sidecar's default family.
         port: Port of the prefill pods, which must be the port of all pods of the pool.
         prefill_serves_https: Whether a prefill engine serves HTTPS.
-        registry: Registry that mirrors the sidecar's default image, None for the original one.
-        sidecar_image: The edition's sidecar image, the default for sidecars of its family.
     """
 
     family: EppFamily
     port: int
     prefill_serves_https: bool
-    registry: str | None = None
-    sidecar_image: str = ""
 
 
 class SidecarPlan(NamedTuple):
     """The sidecar of a role's leaders.
 
     Attributes:
-        port: First port that it listens on, which is the pool's.
-        port_count: Number of ports that it listens on.
+        ports: The ports that it listens on; the first one is the pool's.
         account: ServiceAccount that it uses, None if it uses none.
         is_user_account: Whether the user's template names that account, so it is not created.
         family: The release family whose flags it has.
@@ -62,18 +57,12 @@ class SidecarPlan(NamedTuple):
 
     image: Any
     arguments: tuple[str, ...]
-    port: int
+    ports: Sequence[int]
     serves_https: bool
-    port_count: int
     resources: Mapping[str, Any]
     account: str | None
     is_user_account: bool
     family: EppFamily
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        """The ports that it listens on."""
-        return tuple(range(self.port, self.port + self.port_count))
 
 
 class KvTransferPlan(NamedTuple):
