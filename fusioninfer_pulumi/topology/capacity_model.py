@@ -62,7 +62,8 @@ class RoleDemand:
     name: str  #: the role, which is also the name of its subgroup policy
     replicas: int  #: desired replicas; 0 for a role scaled to zero
     pod_sizes: tuple[int, ...]  #: accelerators of each pod of a replica, the leader first
-    minimum: int  #: replicas that the gang needs; used only by ``GangForm.SUBGROUP``
+    #: Replicas that the gang needs, at most `replicas`; used only by ``GangForm.SUBGROUP``.
+    minimum: int
 
 
 class NodePool(NamedTuple):
@@ -102,12 +103,9 @@ def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePo
     """
     demands = _apply_gang_form(roles, form)
     # `units` and `nodes` have normalized sizes, `demands` and `pools` accelerators.
-    units, nodes = _normalize_units(demands, [(pool.nodes, pool.accelerators) for pool in pools])
+    units, nodes = _normalize_units(demands, pools)
     has_unit_pods = all(size == 1 for role in units for size in role.pod_sizes)
-    if any(role.minimum > role.replicas for role in units):
-        # The scheduler never finds such a job valid (job_info.go:1114-1128).
-        running, exact = {role.name: 0 for role in units}, True
-    elif form is GangForm.REPLICA:
+    if form is GangForm.REPLICA:
         running = _compute_upper_bounds(units, nodes)
         has_remainder = any(pool.accelerators % size for pool in pools for size in _sizes(demands))
         is_complete = all(running[role.name] == role.replicas for role in units)
@@ -140,9 +138,6 @@ def build_pools(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
     return tuple(pool for pool in pools if pool.nodes > 0 and pool.accelerators > 0)
 
 
-_Nodes = list[tuple[int, int]]  # (number of nodes, free accelerators of each)
-
-
 def _apply_gang_form(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDemand]:
     """Return the roles with the gang form's minimum, and without pods that need no accelerators."""
     demands = []
@@ -161,7 +156,9 @@ def _sizes(roles: Sequence[RoleDemand]) -> set[int]:
     return {size for role in roles for size in role.pod_sizes}
 
 
-def _normalize_units(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand], _Nodes]:
+def _normalize_units(
+    roles: list[RoleDemand], nodes: Sequence[NodePool]
+) -> tuple[list[RoleDemand], Sequence[NodePool]]:
     """Return pod and node sizes in the largest unit that does not change the result.
 
     The unit is the greatest common divisor of the pod sizes: pods of 4 and 6 have sizes 2 and 3.
@@ -179,7 +176,7 @@ def _normalize_units(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleD
     units = [
         replace(role, pod_sizes=tuple(scaled[size] for size in role.pod_sizes)) for role in roles
     ]
-    return units, [(count, free // unit) for count, free in nodes]
+    return units, [NodePool(count, free // unit) for count, free in nodes]
 
 
 def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
@@ -216,7 +213,7 @@ def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
     return running
 
 
-def _compute_upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
+def _compute_upper_bounds(roles: list[RoleDemand], nodes: Sequence[NodePool]) -> dict[str, int]:
     """Return the maximum replicas of each role if the other roles run only their minimum.
 
     Pods of at least a certain size are limited in number, by the places of that size on the nodes,
@@ -241,7 +238,10 @@ def _compute_upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, i
 
 
 def _is_outcome_certain(
-    roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes, form: GangForm
+    roles: list[RoleDemand],
+    running: Mapping[str, int],
+    nodes: Sequence[NodePool],
+    form: GangForm,
 ) -> bool:
     """Return whether roles reach their bounds wherever the scheduler puts pods.
 
@@ -268,7 +268,9 @@ def _is_outcome_certain(
     return True
 
 
-def _get_status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> str:
+def _get_status(
+    roles: list[RoleDemand], running: Mapping[str, int], nodes: Sequence[NodePool]
+) -> str:
     if not all(running[role.name] == role.replicas for role in roles):
         return "Partial" if any(running.values()) else "Blocked"
     # The bound of each role assumes the minimum of the other roles; all replicas may not fit.

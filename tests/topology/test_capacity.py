@@ -57,11 +57,7 @@ def test_capacity_table_equals_measurements(
     [
         pytest.param([], NONE, [], ({}, "Full", True), id="no roles"),
         pytest.param([one("a", 0, 8)], ALL_PODS, [], ({"a": 0}, "Full", True), id="all parked"),
-        pytest.param([one("a", 0, 8, minimum=1)], SUBGROUP, [], ({"a": 0}, "Full", True),
-                     id="parked below its minimum still wants nothing"),
         pytest.param([one("a", 1, 8)], ALL_PODS, [], ({"a": 0}, "Blocked", True), id="no pools"),
-        pytest.param([one("a", 1, 8, minimum=2)], SUBGROUP, [(9, 8)], ({"a": 0}, "Blocked", True),
-                     id="a minimum above the replicas is never valid"),
         pytest.param([one("a", 2, 0, 0)], ALL_PODS, [], ({"a": 2}, "Full", True),
                      id="pods without accelerators always fit"),
         pytest.param([one("a", 2, 8, 0)], ALL_PODS, [(2, 8)], ({"a": 2}, "Full", True),
