@@ -139,10 +139,6 @@ def set_default_type(policy: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_same_policy(old: Any, new: Any) -> bool:
     """Return whether two subgroup policies are equal after defaulting; None equals empty."""
-    return bool(_normalize_policy(old) == _normalize_policy(new))
-
-
-def _normalize_policy(policy: Any) -> Any:
-    if not policy:
-        return None
-    return set_default_type(policy) if isinstance(policy, Mapping) else policy
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return bool((old or None) == (new or None))
+    return set_default_type(old) == set_default_type(new)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.rollout import (
     DEFAULT_TIMEOUT,
     Layout,
@@ -71,7 +71,6 @@ class RolePlan:
     pods: RolePods  #: the pods of one replica; all replicas have the same
     lws: tuple[LwsPlan, ...]  #: its LeaderWorkerSets, group by group; none if scaled to zero
     nodes: int  #: pods in one replica
-    launcher: Launcher | None  #: launcher of multi-node replicas, None for single pods
     service_rollout: RolloutArgs  #: the service's `rollout`, which the role's `rollout` overrides
     is_autoscaled: bool = False  #: whether the role has `autoscaling`
 
@@ -181,7 +180,6 @@ def plan_role(ctx: Context, pods: RolePods, rollout: RolloutArgs) -> RolePlan:
         pods=pods,
         lws=tuple(lws for group in groups for lws in _plan_lws(ctx, group)),
         nodes=ctx.role.nodes,
-        launcher=ctx.launcher,
         service_rollout=rollout,
         is_autoscaled=ctx.role.autoscaling is not None,
     )
