@@ -73,15 +73,14 @@ def build_command(
 ) -> ContainerCommand | None:
     """Return the command line of the leader or of a worker; None if it does not change.
 
-    If `waits`, a ray worker waits until the ray head is up instead of exiting, because some
-    restart policies recreate the whole replica when a worker exits.
+    `launcher` is one of `EDITING_LAUNCHERS`. If `waits`, a ray worker waits until the ray head is
+    up instead of exiting, because some restart policies recreate the whole replica when a worker
+    exits.
 
     Raises:
         EditError: If the launcher cannot start this command line.
     """
     engine = command.engine
-    if launcher is Launcher.NONE or nodes < 2:
-        return None
     if engine is not None and launcher not in engine.multi_node.launchers:
         raise EditError(
             f"{engine.title} does not support launcher: {launcher.value}; use launcher: "

@@ -10,7 +10,6 @@ from typing import Any
 from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply
 from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs, KvTransferArgs, SecondaryTierArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.engines.command_flags import dump_json
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
@@ -46,9 +45,9 @@ DISK = "ephemeral-storage"
 
 
 def read_offloading(role: RoleArgs) -> OffloadRequest | None:
-    """Return the offloading settings of a role, None if it has none or they are invalid."""
+    """Return the offloading settings of a role, None if it has none."""
     args = role.kv_cache_offloading
-    if args is None or any(check_model((), args)):
+    if args is None:
         return None
     claims = [tier.file_system.pvc for tier in args.secondary]
     return OffloadRequest(

@@ -238,13 +238,6 @@ def test_sglang_launches_with_multiprocessing() -> None:
     )
 
 
-@each_row(("launcher", "nodes"), [("none", 4), ("ray", 1), ("multiprocessing", 1), ("none", 1)])
-def test_launcher_none_changes_nothing(launcher: str, nodes: int) -> None:
-    for container in ({"command": ["a"], "args": ["b", OUTPUT]}, {"args": ["b"]}, {}):
-        assert leader_launch(container, launcher, nodes) is None
-        assert worker_launch(container, launcher, nodes) is None
-
-
 OUTPUT_SCRIPT = "the script of the container's shell is a pulumi Output"
 NO_ENGINE = "the container's shell script starts neither vLLM nor SGLang"
 RAY_TWICE = "the container's shell script starts ray itself, so a second ray start would fail"
