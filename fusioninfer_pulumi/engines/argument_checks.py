@@ -19,6 +19,7 @@ from fusioninfer_pulumi.engines.argument_tables import (
     parse_release,
 )
 from fusioninfer_pulumi.engines.command_flags import (
+    DASH_VALUE,
     parse_json,
     replace_variables,
     split_joined_flags,
@@ -40,8 +41,6 @@ ARGUMENT_UNKNOWN = Rule("argument-unknown")
 ARGUMENT_REMOVED = Rule("argument-removed")
 ARGUMENT_VALUE_INVALID = Rule("argument-value-invalid")
 
-#: Words that start with a dash but are values: a dash alone, and a negative number.
-_VALUE = re.compile(r"-|-\d+|-\d*\.\d+")
 # A script may install another release before it starts the engine.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MAX_SHOWN_CHOICES = 8
@@ -123,7 +122,7 @@ def parse_arguments(
 def _starts_argument(text: str, definitions: Definitions) -> bool:
     if text.partition("=")[0] in definitions:
         return True
-    return text.startswith("-") and " " not in text and not _VALUE.fullmatch(text)
+    return text.startswith("-") and " " not in text and not DASH_VALUE.fullmatch(text)
 
 
 class _Parser(argparse.ArgumentParser):

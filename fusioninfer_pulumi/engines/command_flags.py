@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
+#: Words that start with a dash but are values: a dash alone, and a negative number.
+DASH_VALUE = re.compile(r"-|-\d+|-\d*\.\d+")
 # A long flag and its value in one list element, which only a shell would split.
 _JOINED = re.compile(r"(--[A-Za-z0-9][\w.-]*)[ \t\r\n]+(\S.*)", re.DOTALL)
 

@@ -327,8 +327,8 @@ class KvCache:
     ) -> Transfer:
         """Return the arguments that transfer the KV cache to other pods and offload it.
 
-        Called only if the command line configures no connector. `args` is None if the role does not
-        transfer its KV cache. `offloading` is None if the role does not offload its KV cache, or if
+        Called only if the command line configures no connector. `args` is None if the role only
+        offloads its KV cache. `offloading` is None if the role does not offload its KV cache, or if
         the engine does not use a connector for that.
         """
         raise NotImplementedError

@@ -104,7 +104,7 @@ def _read_script(argv: Argv, image: Image) -> EngineCommand:
 
 
 #: Usual names of serving containers, in order of precedence.
-_SERVING_NAMES = (*ENGINES, "engine", "main")
+SERVING_NAMES = (*ENGINES, "engine", "main")
 _DEFAULT_PORT = 8000
 
 
@@ -113,7 +113,7 @@ def find_serving_container(template: Mapping[str, Any], name: str | None) -> Map
     containers: dict[str | None, Mapping[str, Any]] = {
         container["name"]: container for container in template["spec"]["containers"]
     }
-    for candidate in (name, *_SERVING_NAMES):
+    for candidate in (name, *SERVING_NAMES):
         if candidate in containers:
             return containers[candidate]
     return next(iter(containers.values()))

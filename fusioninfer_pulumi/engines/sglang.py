@@ -115,8 +115,7 @@ class SglangKvCache(KvCache):
         *,
         is_prefiller: bool = False,
     ) -> Transfer:
-        if args is None:
-            return Transfer()
+        assert args is not None, "SGLang offloads without a connector"
         for field, value in (("role", args.role), ("extraConfig", args.extra_config)):
             if value is not None:
                 message = "is not supported by SGLang"

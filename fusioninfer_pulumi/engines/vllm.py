@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._shell_words import UNKNOWN
 from fusioninfer_pulumi.engines.command_editing import EditError
-from fusioninfer_pulumi.engines.command_flags import integer, normalize_flag
+from fusioninfer_pulumi.engines.command_flags import DASH_VALUE, integer, normalize_flag
 from fusioninfer_pulumi.engines.engine import (
     Argument,
     Engine,
@@ -214,9 +214,6 @@ class VllmSizes(ParallelSizes):
         return sizes
 
 
-_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
-
-
 class Vllm(Engine):
     """vLLM."""
 
@@ -280,7 +277,7 @@ class Vllm(Engine):
             elif name.startswith("-O"):
                 # `-O2` or `-O 2` sets the optimization level.
                 skips_next = word.value == "-O"
-            elif not name.startswith("-") or _NUMBER.fullmatch(word.value):
+            elif not name.startswith("-") or DASH_VALUE.fullmatch(word.value):
                 kept.append(word)
             elif "." in name:
                 # vLLM merges `--flag.key1 1 --flag.key2 2` into one JSON object for `--flag`.

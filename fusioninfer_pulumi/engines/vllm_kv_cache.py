@@ -211,8 +211,7 @@ class VllmKvCache(KvCache):
         is_prefiller: bool = False,
     ) -> Transfer:
         if args is None:
-            if offloading is None:
-                return Transfer()
+            assert offloading is not None, "the role transfers or offloads its KV cache"
             return Transfer((_build_transfer_argument(_build_offloading_settings(offloading)),))
         name, version = args.connector or NIXL, command.image.version
         deprecates_both = name == NIXL and version is not None and version >= NIXL_ROLES
@@ -268,13 +267,11 @@ def _has_nixl(config: dict[str, Any] | str | None) -> bool:
 
 def _recomputes(command: EngineCommand) -> bool:
     """Return whether a decode engine should compute prompts whose KV cache it cannot load."""
-    settings = read_transfer_config(command)
-    return isinstance(settings, dict) and settings.get(_LOAD_FAILURE_POLICY) == _RECOMPUTE
+    return bool(lookup(read_transfer_config(command), _LOAD_FAILURE_POLICY) == _RECOMPUTE)
 
 
 def _accepts_other_hashes(config: dict[str, Any] | str | None) -> bool:
-    extra = config.get("kv_connector_extra_config") if isinstance(config, dict) else None
-    return isinstance(extra, Mapping) and extra.get(_STRICT_HASH) is False
+    return lookup(config, "kv_connector_extra_config", _STRICT_HASH) is False
 
 
 def _list_handshake_keys(version: Version) -> list[str]:

@@ -28,7 +28,12 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.command_flags import integer
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
-from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container, read_command
+from fusioninfer_pulumi.engines.engine_commands import (
+    ENGINES,
+    SERVING_NAMES,
+    find_serving_container,
+    read_command,
+)
 from fusioninfer_pulumi.engines.engine_presets import (
     CATALOGUE_ENGINE,
     KEEP_ALIVE_SECONDS,
@@ -369,7 +374,7 @@ class _RoleExpander:
         if not self.spec.get("containers"):
             return {}
         container = find_serving_container(self.template, self.user_role.container)
-        serving_names = (self.user_role.container, *ENGINES, "engine", "main")
+        serving_names = (self.user_role.container, *SERVING_NAMES)
         # A container that has an image and none of these names is a sidecar.
         is_sidecar = "image" in container and container["name"] not in serving_names
         return {} if is_sidecar else container
