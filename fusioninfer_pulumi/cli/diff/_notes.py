@@ -8,23 +8,15 @@ from typing import Any
 
 from fusioninfer_pulumi.cli.diff._formatting import count_objects, format_service, join_names
 from fusioninfer_pulumi.cli.diff._records import EngineChange, Pair, RoleEffect
-from fusioninfer_pulumi.cli.diff.manifests import (
-    LWS_TEMPLATE,
-    Identity,
-    Manifest,
-    Service,
-    get_label,
-    get_role,
-)
+from fusioninfer_pulumi.cli.diff.manifests import Identity, Manifest, Service, get_label
 from fusioninfer_pulumi.cli.diff.restarts import Edit
 from fusioninfer_pulumi.cli.printing import format_count
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
-from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, list_names
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
+from fusioninfer_pulumi.rollout.mixed_revisions import read_engines
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
 #: Stands for the objects that belong to no service.
@@ -234,47 +226,31 @@ def _list_items(value: Any) -> list[Mapping[str, Any]]:
 
 
 _MAX_DEFAULTS = 6
-_TEMPLATES = ("leaderTemplate", "workerTemplate")
 
 
 def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
     """Find removed arguments and changed defaults of engine releases, once for each role."""
     changes: list[EngineChange] = []
-    for edit, old, new in _find_commands(edits):
-        comparison = compare_arguments(old, new)
-        if comparison is None or not (comparison.removed or comparison.defaults):
-            continue
-        namespace, service = edit.service
-        change = EngineChange(
-            service=service,
-            namespace=namespace,
-            role=get_role(edit.key, edit.new),
-            engine=comparison.engine,
-            release=Pair(comparison.before, comparison.after),
-            removed=comparison.removed,
-            defaults=comparison.defaults,
-        )
-        if change not in changes:
-            changes.append(change)
-    return changes
-
-
-def _find_commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, EngineCommand]]:
-    """Yield the old and new command line of each container of a LeaderWorkerSet."""
     for edit in edits:
         if not edit.key.is_lws or edit.old is None or edit.new is None:
             continue
-        for template in _TEMPLATES:
-            old = _index_containers(edit.old, template)
-            new = _index_containers(edit.new, template)
-            for name, container in old.items():
-                if name in new:
-                    yield edit, read_command(container), read_command(new[name])
-
-
-def _index_containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:
-    items = _list_items(lookup(manifest, *LWS_TEMPLATE.split("."), template, "spec", "containers"))
-    return {item["name"]: item for item in items if isinstance(item.get("name"), str)}
+        engines = zip(read_engines([edit.old]), read_engines([edit.new]), strict=False)
+        for old, new in engines:
+            comparison = compare_arguments(old.command, new.command)
+            if comparison is None or not (comparison.removed or comparison.defaults):
+                continue
+            change = EngineChange(
+                service=edit.service.name,
+                namespace=edit.service.namespace,
+                role=new.role,
+                engine=comparison.engine,
+                release=Pair(comparison.before, comparison.after),
+                removed=comparison.removed,
+                defaults=comparison.defaults,
+            )
+            if change not in changes:
+                changes.append(change)
+    return changes
 
 
 def describe_engine_changes(changes: Sequence[EngineChange], service_count: int) -> Iterator[str]:

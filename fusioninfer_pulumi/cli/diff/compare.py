@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -300,21 +301,20 @@ def _append_index(path: str, index: str | int) -> str:
 def _sum_pods_and_accelerators(
     lws: tuple[Objects, Objects], services: Iterable[Service]
 ) -> Iterator[ServiceTotals]:
-    old_sums, new_sums = (_sum_by_service(objects) for objects in lws)
+    (old_pods, old_accelerators), (new_pods, new_accelerators) = map(_sum_by_service, lws)
     for service in services:
-        if service in old_sums or service in new_sums:
-            old_pods, old_accelerators = old_sums.get(service, (0, 0))
-            new_pods, new_accelerators = new_sums.get(service, (0, 0))
-            pods, accelerators = Pair(old_pods, new_pods), Pair(old_accelerators, new_accelerators)
+        if service in old_pods or service in new_pods:
+            pods = Pair(old_pods[service], new_pods[service])
+            accelerators = Pair(old_accelerators[service], new_accelerators[service])
             yield ServiceTotals(service.name, service.namespace, pods, accelerators)
 
 
-def _sum_by_service(lws: Objects) -> dict[Service, tuple[int, int]]:
-    """Return the pods and accelerators of each service."""
-    sums: dict[Service, tuple[int, int]] = {}
+def _sum_by_service(lws: Objects) -> tuple[Counter[Service], Counter[Service]]:
+    """Return the pods and the accelerators of each service."""
+    pods, accelerators = Counter[Service](), Counter[Service]()
     for key, manifest in lws.items():
         service = get_service(key, manifest)
-        pods, accelerators = sums.get(service, (0, 0))
         lws_pods, lws_accelerators = count_pods_and_accelerators(manifest)
-        sums[service] = pods + lws_pods, accelerators + lws_accelerators
-    return sums
+        pods[service] += lws_pods
+        accelerators[service] += lws_accelerators
+    return pods, accelerators

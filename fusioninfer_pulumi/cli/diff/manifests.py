@@ -67,11 +67,11 @@ def get_text(value: Any, *keys: str) -> str:
     return "" if item is None else str(item)
 
 
-def get_count(value: Any, *keys: str) -> int:
-    """Return a nested count, or Kubernetes' default of 1 if it is missing or invalid."""
+def get_count(value: Any, *keys: str, default: int = 1) -> int:
+    """Return a nested count, or Kubernetes' default if it is missing or invalid."""
     number = lookup(value, *keys)
     is_count = isinstance(number, int) and not isinstance(number, bool) and number >= 0
-    return number if is_count else 1
+    return number if is_count else default
 
 
 class Identity(NamedTuple):
@@ -174,9 +174,7 @@ def get_role(key: Identity, manifest: Manifest | None) -> str:
 
 def get_partition(manifest: Manifest) -> int:
     """Return the partition of a LeaderWorkerSet; ordinals below it keep their pod template."""
-    if lookup(manifest, *_ROLLING_UPDATE, "partition") is None:
-        return 0
-    return get_count(manifest, *_ROLLING_UPDATE, "partition")
+    return get_count(manifest, *_ROLLING_UPDATE, "partition", default=0)
 
 
 def count_pods_and_accelerators(manifest: Manifest) -> tuple[int, int]:
