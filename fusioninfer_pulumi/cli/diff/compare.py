@@ -79,6 +79,7 @@ class Comparison:
         autoscaling_notes: Notes about roles whose replicas an autoscaler has set.
         released: LeaderWorkerSets whose replicas restart only because the partition is lowered. If
             `rollout.partition` excluded whole LeaderWorkerSets, no object differs.
+        rejections: The changes that `pulumi up` rejects, as `find_rejections` returns them.
     """
 
     def __init__(self, old: Manifests, new: Manifests, plans: Plans) -> None:
@@ -94,6 +95,7 @@ class Comparison:
         self.edits = list(_find_edits(before, after))
         steps = index_steps(old_plans), self.new_steps
         self.released = find_released_lws(self.lws, steps, self.edits)
+        self.rejections = find_rejections(self.new_plans, self.lws, self.edits)
 
 
 def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Difference:
@@ -116,10 +118,9 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     effects = tuple(find_role_effects(comparison.lws, edits, comparison.new_steps, released))
     changed_services = list(dict.fromkeys(edit.service for edit in edits if edit.service.name))
     engines = tuple(find_engine_changes(edits))
-    rejections = find_rejections(comparison.new_plans, comparison.lws, edits)
     services = comparison.old_services, comparison.new_services
     notes = [
-        *describe_changes(edits, effects, services, rejections, released),
+        *describe_changes(edits, effects, services, comparison.rejections, released),
         *comparison.autoscaling_notes,
         *describe_engine_changes(engines, len(changed_services)),
         *_describe_new_defaults(comparison),

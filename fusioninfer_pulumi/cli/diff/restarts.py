@@ -365,7 +365,8 @@ def find_rejections(
     """Return findings about changes that `pulumi up` rejects if the old objects are running.
 
     Kueue's webhook rejects the changes that `check_kueue_changes` finds, and the library rejects
-    all others. Services with several plans are skipped, because they may run in several clusters.
+    all others. The result has no entry for services without LeaderWorkerSets, and for services
+    with several plans, because they may run in several clusters.
     """
     old_lws, new_lws = lws
     edits_by_key = {edit.key: edit for edit in edits}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +18,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     get_role,
     get_service,
 )
-from fusioninfer_pulumi.cli.diff.restarts import find_rejections, index_lws_by_name
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.cli.diff.restarts import index_lws_by_name
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import (
@@ -130,17 +128,10 @@ class ServiceTimeline:
 def simulate_updates(old: Manifests, new: Manifests, plans: Plans) -> list[ServiceTimeline]:
     """Simulate the update of each service in `new`; the parameters are those of `compare`."""
     comparison = Comparison(old, new, plans)
-    rejections = find_rejections(comparison.new_plans, comparison.lws, comparison.edits)
-    plan_counts = Counter((str(plan.namespace), plan.service) for plan in comparison.new_plans)
-    return [_simulate(plan, comparison, rejections, plan_counts) for plan in comparison.new_plans]
+    return [_simulate(plan, comparison) for plan in comparison.new_plans]
 
 
-def _simulate(
-    plan: ServicePlan,
-    comparison: Comparison,
-    rejections: Mapping[Service, Sequence[Finding]],
-    plan_counts: Mapping[tuple[str, str], int],
-) -> ServiceTimeline:
+def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
     old_lws, new_lws = comparison.lws
     old_keys, new_keys = index_lws_by_name(plan, old_lws), index_lws_by_name(plan, new_lws)
     namespace = next((key.namespace for key in new_keys.values()), str(plan.namespace))
@@ -148,11 +139,11 @@ def _simulate(
     running = {
         key: manifest for key, manifest in old_lws.items() if get_service(key, manifest) == service
     }
-    is_repeated = plan_counts[str(plan.namespace), plan.service] > 1
+    rejections = comparison.rejections.get(service)
     obstacle = ""
-    if service_rejections := rejections.get(service):
-        obstacle = f"`pulumi up` rejects it: {service_rejections[0].message}"
-    elif is_repeated or any(key.ordinal for key in running) or not new_keys:
+    if rejections:
+        obstacle = f"`pulumi up` rejects it: {rejections[0].message}"
+    elif rejections is None or any(key.ordinal for key in running):
         obstacle = "the service has no replicas, or a source contains it several times"
     elif len(new_keys) > _MAX_LWS:
         obstacle = f"the service has more than {_MAX_LWS} LeaderWorkerSets"
