@@ -8,7 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.cli.read_sources import Source, plan_documents
 from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.loading.documents import load_documents
-from fusioninfer_pulumi.loading.file_set import ManifestText, load_texts, parse
+from fusioninfer_pulumi.loading.file_set import load_texts, parse
 from fusioninfer_pulumi.rules.catalog import list_documents
 
 
@@ -16,7 +16,7 @@ def find_example_findings(example: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Return rule and severity of each finding in a rule's example."""
     if "text" in example:
         source = Source("example")
-        plan_documents(source, load_texts([parse(ManifestText("example", example["text"]))]))
+        plan_documents(source, load_texts([parse("example", example["text"])]))
         return _list_rules(source)
     return find_input_findings(list_documents(example))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ def report(
 
     `texts` are the texts of the sources by file; `output` is `text`, `json` or `github`.
     """
-    line_finder = LineFinder(texts)
-    with_lines = [(line_finder.add_line(origin, item.location), item) for origin, item in findings]
+    parse = functools.cache(parse_yaml_nodes)  # once for each text, and only if it is needed
+    with_lines = [
+        (add_line(origin, item.location, texts, parse), item) for origin, item in findings
+    ]
     if output == "text":
         sys.stderr.writelines(
             # A finding about a field shows the field's line, any other the document's number.
@@ -98,24 +101,20 @@ def _escape(text: str, extra: str = "") -> str:
     return "".join(f"%{ord(letter):02X}" if letter in special else letter for letter in text)
 
 
-class LineFinder:
-    """Finds the lines of fields in YAML texts, which are parsed on first use."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = texts
-        self._parsed: dict[str, list[Any]] = {}
-
-    def add_line(self, origin: Origin, location: Location) -> Origin:
-        """Return the origin with the line of a field, or with None if the line is unknown."""
-        if origin.file not in self._texts or origin.line is not None:
-            return origin
-        if origin.file not in self._parsed:
-            self._parsed[origin.file] = parse_yaml_nodes(self._texts[origin.file])
-        documents = self._parsed[origin.file]
-        line = None
-        if 0 < origin.document <= len(documents):
-            line = _find_document_line(documents[origin.document - 1], origin.item, location)
-        return origin._replace(line=line)
+def add_line(
+    origin: Origin,
+    location: Location,
+    texts: Mapping[str, str],
+    parse: Callable[[str], Sequence[Any]] = parse_yaml_nodes,
+) -> Origin:
+    """Return the origin with the line of a field, unchanged if its text is not in `texts`."""
+    if origin.line is not None:
+        return origin
+    documents = parse(texts.get(origin.file, ""))
+    if not 0 < origin.document <= len(documents):
+        return origin
+    line = _find_document_line(documents[origin.document - 1], origin.item, location)
+    return origin._replace(line=line)
 
 
 def _find_document_line(node: Any, item: int | None, location: Location) -> int:

@@ -29,7 +29,6 @@ from fusioninfer_pulumi.findings import (
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_loaded_kind
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
-    ManifestText,
     ParsedText,
     list_manifest_files,
     load_texts,
@@ -189,7 +188,7 @@ def _read_manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> So
         for input_ in inputs
         for origin, finding in input_.unreadable
     ]
-    source.texts = {text.text.file: text.text.content for text in parsed}
+    source.texts = {text.file: text.content for text in parsed}
     if parsed:
         plan_documents(source, load_texts(parsed, allow_lossy=options.allow_lossy))
     return source
@@ -248,7 +247,7 @@ def _read_text(input_: _Input, path: str, *, name: str, folder: str | None = Non
         if path.endswith(".py"):
             message = "is a Python program; pass the folder of its Pulumi.yaml instead"
             raise InvalidServiceError([error(UNREADABLE_FILE, (), message)])
-        input_.texts.append(parse(ManifestText(name, text, folder)))
+        input_.texts.append(parse(name, text, folder))
 
 
 @contextlib.contextmanager

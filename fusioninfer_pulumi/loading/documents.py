@@ -97,22 +97,13 @@ def split_list(
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
-    entries = raw.get("items")
-    items = [
-        (Origin(file, number, index), item)
-        for index, item in enumerate(entries if isinstance(entries, list) else ())
-    ]
-    findings = tuple((origin, finding) for finding in _list_findings(raw))
-    invalid = [LoadedDocument(origin, findings)] if findings else []
-    return items, invalid
-
-
-def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     items = raw.get("items")
     if not isinstance(items, list):
-        yield error(WRONG_TYPE, ("items",), f"must be a list, got {show(items)}")
-    elif not items:
-        yield error(FIELD_REQUIRED, ("items",), "must not be empty")
+        finding = error(WRONG_TYPE, ("items",), f"must be a list, got {show(items)}")
+        return [], [make_note(origin, finding)]
+    if not items:
+        return [], [make_note(origin, error(FIELD_REQUIRED, ("items",), "must not be empty"))]
+    return [(Origin(file, number, index), item) for index, item in enumerate(items)], []
 
 
 def load_documents(

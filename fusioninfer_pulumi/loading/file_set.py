@@ -24,30 +24,21 @@ SUFFIXES = (".yaml", ".yml", ".json")
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
 
-class ManifestText(NamedTuple):
-    """A text with manifests.
+class ParsedText(NamedTuple):
+    """A text with manifests, and its documents.
 
     Attributes:
         file: Path of the file for messages, empty for a text that is not a file.
         content: YAML or JSON with one or several documents.
         folder: The folder that the user passed, None if the user passed the file itself.
-    """
-
-    file: str
-    content: str
-    folder: str | None = None
-
-
-class ParsedText(NamedTuple):
-    """The documents of a text.
-
-    Attributes:
         manifests: Origin and content of each document that may be a manifest.
         notes: Findings about the text, its Lists and ignored documents, from `make_note`.
         documents: Content of all documents (of a List, its items); None if the text has errors.
     """
 
-    text: ManifestText
+    file: str
+    content: str
+    folder: str | None
     manifests: tuple[tuple[Origin, Any], ...]
     notes: tuple[LoadedDocument, ...]
     documents: tuple[Any, ...] | None
@@ -74,31 +65,31 @@ def list_manifest_files(folder: Path) -> list[Path]:
     return [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
 
 
-def parse(text: ManifestText) -> ParsedText:
+def parse(file: str, content: str, folder: str | None = None) -> ParsedText:
     """Parse a text; errors become findings in `notes`."""
     manifests: list[tuple[Origin, Any]] = []
     notes: list[LoadedDocument] = []
     try:
-        for number, raw in enumerate(parse_yaml(text.content), start=1):
-            items, invalid = split_list(text.file, number, raw)
+        for number, raw in enumerate(parse_yaml(content), start=1):
+            items, invalid = split_list(file, number, raw)
             manifests += items
             notes += invalid
     except YamlTextError as problem:
-        line = problem.line if text.file else None
+        line = problem.line if file else None
         finding = error(problem.rule, (), str(problem))
-        notes.append(make_note(Origin(text.file, line=line), finding))
+        notes.append(make_note(Origin(file, line=line), finding))
     all_documents = None if notes else tuple(raw for _, raw in manifests)
-    if not manifests and not notes and text.folder is None:
+    if not manifests and not notes and folder is None:
         finding = error(EMPTY_INPUT, (), "is empty; expected an InferenceService")
-        notes.append(make_note(Origin(text.file), finding))
-    if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
+        notes.append(make_note(Origin(file), finding))
+    if folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # A folder may contain other files, such as the values of a chart or an inventory.
         finding = info(NO_SERVICE, (), "ignored: contains no service manifest")
         if manifests:
             first_origin, _ = manifests[0]
             notes.append(make_note(first_origin, finding))
         manifests = []
-    return ParsedText(text, tuple(manifests), tuple(notes), all_documents)
+    return ParsedText(file, content, folder, tuple(manifests), tuple(notes), all_documents)
 
 
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
@@ -107,11 +98,11 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
     Returns all documents in order, then the notes of all texts. `allow_lossy` is as for `load`. A
     file that is passed several times is loaded once.
     """
-    files = list({item.text.file: item for item in parsed}.values())
-    notes = [note for file in files for note in file.notes]
-    manifests = [manifest for file in files for manifest in file.manifests]
+    texts = list({text.file: text for text in parsed}.values())
+    notes = [note for text in texts for note in text.notes]
+    manifests = [manifest for text in texts for manifest in text.manifests]
     in_folders = {
-        origin for file in files if file.text.folder is not None for origin, _ in file.manifests
+        origin for text in texts if text.folder is not None for origin, _ in text.manifests
     }
     loaded = load_documents(manifests, allow_lossy=allow_lossy, in_folders=frozenset(in_folders))
     # A document with errors may be a service.
@@ -120,9 +111,9 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
         for document in (*loaded, *notes)
         if document.args is not None or document.has_errors
     }
-    for folder in dict.fromkeys(file.text.folder for file in files):
+    for folder in dict.fromkeys(text.folder for text in texts):
         if folder is not None:
-            paths = {file.text.file for file in files if file.text.folder == folder}
+            paths = {text.file for text in texts if text.folder == folder}
             if paths.isdisjoint(files_with_services):
                 finding = error(NO_SERVICE_IN_FOLDER, (), "contains no service manifest")
                 notes.append(make_note(Origin(folder), finding))

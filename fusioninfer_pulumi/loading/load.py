@@ -15,7 +15,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
 from fusioninfer_pulumi.loading.documents import LoadedDocument, load_documents, split_list
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
-    ManifestText,
+    ParsedText,
     list_manifest_files,
     load_texts,
     parse,
@@ -63,7 +63,7 @@ def load(
         return _get_services([*load_documents(items, allow_lossy=allow_lossy), *invalid])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     texts = [text for path in paths for text in _read_texts(Path(path))]
-    return _get_services(load_texts([parse(text) for text in texts], allow_lossy=allow_lossy))
+    return _get_services(load_texts(texts, allow_lossy=allow_lossy))
 
 
 def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]:
@@ -79,16 +79,16 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
     Raises:
         InvalidServiceError: A document is invalid; the error lists all problems.
     """
-    return _get_services(load_texts([parse(ManifestText("", text))], allow_lossy=allow_lossy))
+    return _get_services(load_texts([parse("", text)], allow_lossy=allow_lossy))
 
 
-def _read_texts(path: Path) -> list[ManifestText]:
+def _read_texts(path: Path) -> list[ParsedText]:
     if "\0" in str(path) or not path.is_dir():
-        return [ManifestText(str(path), file_text(path))]
+        return [parse(str(path), file_text(path))]
     files = list_manifest_files(path)
     if not files:
         raise InvalidServiceError([error(EMPTY_INPUT, (), NO_MANIFESTS)], str(path))
-    return [ManifestText(str(file), file_text(file), str(path)) for file in files]
+    return [parse(str(file), file_text(file), str(path)) for file in files]
 
 
 def file_text(file: str | os.PathLike[str]) -> str:

@@ -19,7 +19,7 @@ from samples import role, service, template
 
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, loads
-from fusioninfer_pulumi.loading.file_set import ManifestText, load_texts, parse
+from fusioninfer_pulumi.loading.file_set import load_texts, parse
 from fusioninfer_pulumi.loading.yaml_text import parse_yaml
 
 TEXT = """\
@@ -179,7 +179,7 @@ def test_folder_without_manifests_is_rejected(tmp_path: Path) -> None:
 def test_error_names_file_and_document(tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"
     path.write_text(f"{TEXT}---\nkind: Pod\n")
-    read = load_texts([parse(ManifestText("two.yaml", path.read_text()))])
+    read = load_texts([parse("two.yaml", path.read_text())])
     assert [str(item.origin) for item in read] == ["two.yaml", "two.yaml#2"]
     with pytest.raises(InvalidServiceError) as caught:
         load(path)

@@ -13,7 +13,7 @@ import yaml
 from rows import each_row
 from samples import container, listening, role, service, template
 
-from fusioninfer_pulumi.cli.finding_formats import LineFinder
+from fusioninfer_pulumi.cli.finding_formats import add_line
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.rules.catalog import all_rules
@@ -179,7 +179,7 @@ def test_findings_have_lines(
     origin: Origin, location: tuple[str | int, ...], line: int | None
 ) -> None:
     text = "kind: A\nspec:\n  roles:\n  - name: a\n---\nkind: B\nmetadata: {}\n"
-    assert LineFinder({"f": text}).add_line(origin, location) == origin._replace(line=line)
+    assert add_line(origin, location, {"f": text}) == origin._replace(line=line)
 
 
 @each_row(
@@ -199,7 +199,7 @@ def test_origin_is_formatted_with_its_document(origin: Origin, text: str) -> Non
 
 def test_finding_in_list_item_has_its_line() -> None:
     text = "kind: List\nitems:\n- kind: A\n  spec:\n    roles: []\n- kind: B\n"
-    assert LineFinder({"f": text}).add_line(Origin("f", item=0), ("roles",)).line == 5
+    assert add_line(Origin("f", item=0), ("roles",), {"f": text}).line == 5
 
 
 @pytest.mark.parametrize("rule", ["accelerators-too-few", "invalid-yaml", "program-failed"])
