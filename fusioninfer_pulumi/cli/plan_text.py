@@ -17,6 +17,7 @@ from fusioninfer_pulumi.cli.diff.timelines import LEFT_TITLES, TABLE_NOTE, Servi
 from fusioninfer_pulumi.cli.finding_formats import format_finding, format_rule_suffix
 from fusioninfer_pulumi.cli.plan_output import PlanView, describe_gang, describe_request_path
 from fusioninfer_pulumi.cli.terminal import SEVERITY_STYLES, make_table, open_console
+from fusioninfer_pulumi.kube.object_names import inference_pool
 from fusioninfer_pulumi.plan.service_json import plain
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import format_duration
@@ -182,8 +183,8 @@ def _make_fact_table(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) ->
         table.add_row("Strategy", plan.picker.epp.summary)
         route = plan.routing.route
         if route is not None and route.has_split:
-            shares = ", ".join(f"{pool} {share} %" for pool, share in route.split)
-            table.add_row("Shares", shares)
+            shares = (f"{inference_pool(name)} {share} %" for name, share in route.split)
+            table.add_row("Shares", ", ".join(shares))
         if plan.picker.rewrites is not None:
             table.add_row("Models", plan.picker.rewrites.describe())
         levels = plan.picker.epp.args.service_levels

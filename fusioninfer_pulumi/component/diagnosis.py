@@ -383,7 +383,11 @@ def _find_reasons(pod: Object, *, include_running: bool = True) -> Iterator[str]
     scheduled = find_condition(status, "PodScheduled")
     if not is_bound(pod) and scheduled.get("status") == "False":
         yield "not scheduled, " + _format_reason(scheduled.get("reason"), scheduled.get("message"))
-    for container in _list_containers(pod):
+    containers = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    for container in containers:
         name = f"container {container['name']}"
         state = container.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
@@ -401,14 +405,6 @@ def _find_reasons(pod: Object, *, include_running: bool = True) -> Iterator[str]
             yield f"{name}: {_format_exit(before)}, {restarts}"
         elif is_running and not container.get("ready"):
             yield f"{name}: running but not ready"
-
-
-def _list_containers(pod: Object) -> list[Mapping[str, Any]]:
-    status = pod.get("status") or {}
-    return [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
 
 
 def _format_exit(ended: Mapping[str, Any]) -> str:

@@ -127,9 +127,7 @@ def read_stack_resources() -> Mapping[str, Any] | None:
     except Exception as problem:  # noqa: BLE001  # any error: the state is unknown
         pulumi.log.debug(f"the stack's state was not read: {problem}")
         return None
-    resources: Mapping[str, Any] | None
-    resources = answer["outputs"].struct_value.fields if "outputs" in answer else None
-    return resources
+    return answer["outputs"].struct_value.fields if "outputs" in answer else None
 
 
 def read_value(value: Any, *path: str) -> Any:

@@ -12,7 +12,8 @@ from typing import Any
 
 from fusioninfer_pulumi.component.cluster_access import Cluster
 from fusioninfer_pulumi.component.status import get_current_status
-from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.object_names import inference_pool
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = Mapping[str, Any]
@@ -32,23 +33,15 @@ def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -
     route = plan.routing.route if plan.routing is not None else None
     if route is None:
         return []
-    own_pool = object_names.inference_pool(plan.service)
     before = before or {}
-    services = {own_pool: plan.service} if own_pool in before else {}
-    if route.has_split:
-        services |= {
-            object_names.inference_pool(service): service for service in list_split_services(plan)
-        }
-    shares = dict(route.split) if route.has_split else {own_pool: 100}
-    return [service for pool, service in services.items() if shares[pool] > before.get(pool, 0)]
-
-
-def list_split_services(plan: ServicePlan) -> list[str]:
-    """Return the services named in `split`."""
-    route_args = plan.routing.router.httproute if plan.routing is not None else None
-    if route_args is None or route_args.split is None:
-        return []
-    return [share.service for share in route_args.split]
+    shares = dict(route.split) if route.has_split else {plan.service: 100}
+    if inference_pool(plan.service) not in before:
+        del shares[plan.service]
+    return [
+        service
+        for service, share in shares.items()
+        if share > before.get(inference_pool(service), 0)
+    ]
 
 
 async def explain_unavailable_service(cluster: Cluster, service: str) -> str | None:
@@ -69,7 +62,6 @@ async def explain_unavailable_service(cluster: Cluster, service: str) -> str | N
 
 def explain_unavailable(lws: Iterable[Manifest], pickers: Iterable[Manifest]) -> str | None:
     """Return why a service with these objects is not available, None if it is."""
-    pickers = list(pickers)
     if not any((picker.get("status") or {}).get("availableReplicas") for picker in pickers):
         return "its endpoint picker is not available"
     ready: dict[str, bool] = {}

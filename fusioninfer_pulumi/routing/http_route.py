@@ -75,8 +75,8 @@ class RoutePlan(NamedTuple):
         backend: Reference to the service's pool or Service.
         parent_refs: References to Gateways, None to omit the field.
         hostnames: Host names; each may be an Output.
-        split: Pools that share the requests of rules with default backends, each with its
-            percentage, the service's own first. Empty if the service's own pool gets all requests.
+        split: Services whose pools share the requests of rules with default backends, each with
+            its percentage, this service first. Empty if this service gets all requests.
     """
 
     name: str
@@ -152,9 +152,7 @@ def plan_route(
     if (router.httproute is None and router.gateway is None) or router.is_routed_externally:
         return None
     route = router.httproute or HttpRouteArgs()
-    shares = [
-        (object_names.inference_pool(share.service), share.weight) for share in route.split or ()
-    ]
+    shares = [(share.service, share.weight) for share in route.split or ()]
     own_share = 100 - sum(weight for _, weight in shares)
     return RoutePlan(
         name=object_names.http_route(service),
@@ -165,7 +163,7 @@ def plan_route(
             _plan_rule(backend, namespace, rule, implementation) for rule in route.rules or ({},)
         ),
         use_default_gateways=route.use_default_gateways,
-        split=((object_names.inference_pool(service), own_share), *shares) if shares else (),
+        split=((service, own_share), *shares) if shares else (),
     )
 
 
@@ -228,7 +226,10 @@ def build_http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
 def _build_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
     built = dict(rule.spec)
     if rule.has_default_backends:
-        shares = [{**build_pool_reference(name), "weight": weight} for name, weight in route.split]
+        shares = [
+            {**build_pool_reference(object_names.inference_pool(service)), "weight": weight}
+            for service, weight in route.split
+        ]
         built["backendRefs"] = shares or [dict(route.backend)]
     elif rule.corrected:
         built["backendRefs"] = [
