@@ -27,8 +27,7 @@ from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths
 from fusioninfer_pulumi.kube.typed_args import (
     DuplicateFieldError,
-    to_plain,
-    use_kubernetes_names,
+    to_kubernetes,
 )
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_KEY,
@@ -267,7 +266,7 @@ OnOff = Annotated[
 
 def _convert_names(value: Any) -> Any:
     try:
-        return use_kubernetes_names(to_plain(value))
+        return to_kubernetes(value)
     except DuplicateFieldError as problem:
         message = f"{problem} are the same field; remove one of them"
         raise rule_error(DUPLICATE_KEY, message) from None

@@ -42,50 +42,42 @@ def is_typed_args(value: object) -> bool:
     return hasattr(type(value), "_pulumi_input_type") and not isinstance(value, dict)
 
 
-def to_plain(value: Any) -> Any:
-    """Replace typed args at any depth with mappings that have Kubernetes names as keys.
-
-    Properties that are not set are omitted. Enum members become their values, and subclasses of
-    `str` plain strings. Outputs and other values stay as they are.
-    """
-    if is_typed_args(value):
-        attributes = vars(value)
-        return {
-            kubernetes: to_plain(attributes[python])
-            for python, kubernetes in _read_kubernetes_names(type(value)).items()
-            if attributes.get(python) is not None
-        }
-    if isinstance(value, dict):
-        return {key: to_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
-    if isinstance(value, Enum):
-        return to_plain(value.value)
-    return str.__str__(value) if isinstance(value, str) else value
-
-
 class DuplicateFieldError(Exception):
     """A mapping has a field under its Kubernetes name and its Python name; the text names both."""
 
 
-def use_kubernetes_names(value: Any) -> Any:
-    """Replace Python names with Kubernetes names in a pod template or a part of it.
+def to_kubernetes(value: Any) -> Any:
+    """Convert a pod template or a part of it to plain values with Kubernetes names as keys.
+
+    Properties of typed args that are not set are omitted. Enum members become their values, and
+    subclasses of `str` plain strings. Outputs and other values stay as they are.
 
     Raises:
         DuplicateFieldError: A field is set under both names.
     """
+    if is_typed_args(value):
+        attributes = vars(value)
+        value = {
+            kubernetes: attributes[python]
+            for python, kubernetes in _read_kubernetes_names(type(value)).items()
+            if attributes.get(python) is not None
+        }
     if isinstance(value, dict):
         renamed: dict[Any, Any] = {}
         for key, item in value.items():
             name = kubernetes_name(key) if isinstance(key, str) else key
             if name != key and name in value:
                 raise DuplicateFieldError(f"{name} and {key}")
-            has_user_keys = name in USER_KEY_MAPS and isinstance(item, dict)
-            renamed[name] = item if has_user_keys else use_kubernetes_names(item)
+            if name in USER_KEY_MAPS and isinstance(item, dict):
+                renamed[name] = {user_key: to_kubernetes(text) for user_key, text in item.items()}
+            else:
+                renamed[name] = to_kubernetes(item)
         return renamed
-    if isinstance(value, list):
-        return [use_kubernetes_names(item) for item in value]
-    return value
+    if isinstance(value, (list, tuple)):
+        return [to_kubernetes(item) for item in value]
+    if isinstance(value, Enum):
+        return to_kubernetes(value.value)
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def _read_kubernetes_names(args_type: type) -> dict[str, str]:

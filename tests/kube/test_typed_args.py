@@ -15,8 +15,7 @@ from fusioninfer_pulumi import InvalidServiceError, RoleArgs
 from fusioninfer_pulumi.kube.typed_args import (
     USER_KEY_MAPS,
     kubernetes_name,
-    to_plain,
-    use_kubernetes_names,
+    to_kubernetes,
 )
 
 
@@ -55,7 +54,7 @@ def test_enum_members_and_text_subclasses_become_plain_text() -> None:
 
     class Text(str): ...
 
-    values = to_plain([Image.VLLM, Text("--model")])
+    values = to_kubernetes([Image.VLLM, Text("--model")])
     assert values == [Image.VLLM.value, "--model"]
     assert {*map(type, values)} == {str}
 
@@ -70,7 +69,7 @@ def test_fields_are_renamed_at_every_depth() -> None:
             "volumes": [{"persistent_volume_claim": {"claim_name": "b_c", "read_only": True}}],
         }
     }
-    assert use_kubernetes_names(value) == {
+    assert to_kubernetes(value) == {
         "spec": {
             "hostPID": True,
             "initContainers": [
@@ -83,18 +82,18 @@ def test_fields_are_renamed_at_every_depth() -> None:
 
 @each_row("field", sorted(USER_KEY_MAPS))
 def test_user_keys_of_maps_are_kept(field: str) -> None:
-    assert use_kubernetes_names({field: {"host_pid": "x"}}) == {field: {"host_pid": "x"}}
+    assert to_kubernetes({field: {"host_pid": "x"}}) == {field: {"host_pid": "x"}}
 
 
 def test_snake_case_map_keeps_user_keys() -> None:
     value = {"node_selector": {"host_ip": "x"}, "match_labels": {"pod_ip": "y"}}
     expected = {"nodeSelector": {"host_ip": "x"}, "matchLabels": {"pod_ip": "y"}}
-    assert use_kubernetes_names(value) == expected
+    assert to_kubernetes(value) == expected
 
 
 def test_camel_case_and_outputs_are_kept(output: Any) -> None:
     value = {"containerPort": 1, "volumes": output({"host_ip": "x"})}
-    assert use_kubernetes_names(value) == value
+    assert to_kubernetes(value) == value
 
 
 def test_field_in_both_spellings_is_rejected() -> None:
