@@ -113,10 +113,14 @@ def parse_yaml(text: str) -> Iterator[Any]:
 
 
 def parse_yaml_nodes(text: str) -> list[yaml.Node]:
-    """Return the documents of a text as nodes with line numbers; empty if it cannot be parsed."""
+    """Return the documents of a text as nodes with line numbers, except empty documents.
+
+    The list is empty if the text cannot be parsed.
+    """
     try:
         _check_size(text)
-        return list(yaml.compose_all(text, Loader=_BaseLoader))
+        nodes = yaml.compose_all(text, Loader=_BaseLoader)
+        return [node for node in nodes if node.tag != "tag:yaml.org,2002:null"]
     except (yaml.YAMLError, RecursionError, YamlTextError):
         return []
 

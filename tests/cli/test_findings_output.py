@@ -197,6 +197,11 @@ def test_origin_is_formatted_with_its_document(origin: Origin, text: str) -> Non
     assert str(origin) == text
 
 
+def test_line_after_empty_document_is_right() -> None:
+    text = "---\n# only a comment\n---\nkind: A\nspec:\n  roles: []\n"
+    assert add_line(Origin("f"), ("roles",), {"f": text}).line == 6
+
+
 def test_finding_in_list_item_has_its_line() -> None:
     text = "kind: List\nitems:\n- kind: A\n  spec:\n    roles: []\n- kind: B\n"
     assert add_line(Origin("f", item=0), ("roles",), {"f": text}).line == 5
