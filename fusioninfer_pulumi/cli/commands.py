@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.cli.finding_formats import report
-from fusioninfer_pulumi.cli.printing import print_json, print_objects
+from fusioninfer_pulumi.cli.printing import print_json, print_objects, write_files
 from fusioninfer_pulumi.cli.program.recording import mark_secret, remove_marks
 from fusioninfer_pulumi.cli.read_sources import (
     OPTION_OUT_OF_PLACE,
@@ -135,19 +135,12 @@ def dashboards(options: argparse.Namespace) -> int:
     plans = [plan for source in sources for plan in source.plans]
     if _report_findings(options, sources):
         return 2
-    folder = Path(options.directory)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for plan in plans:
-            meta = replace(plan.meta, namespace=plain(plan.namespace))
-            monitoring = plan_monitoring(MonitoringArgs(), plan.shape, plan.roles, plan.routing)
-            for name, text in render_dashboards(meta, monitoring).items():
-                (folder / name).write_text(text, encoding="utf-8")
-                sys.stdout.write(f"{folder / name}\n")
-    except OSError as problem:
-        sys.stderr.write(f"{folder}: cannot be written: {problem.strerror}\n")
-        return 2
-    return 0
+    files: dict[str, str] = {}
+    for plan in plans:
+        meta = replace(plan.meta, namespace=plain(plan.namespace))
+        monitoring = plan_monitoring(MonitoringArgs(), plan.shape, plan.roles, plan.routing)
+        files |= render_dashboards(meta, monitoring)
+    return write_files(Path(options.directory), files)
 
 
 def convert(options: argparse.Namespace) -> int:

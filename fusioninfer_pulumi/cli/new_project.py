@@ -22,7 +22,7 @@ from typing import Any
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.engine import Edition
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.printing import to_yaml
+from fusioninfer_pulumi.cli.printing import to_yaml, write_files
 from fusioninfer_pulumi.extras import ADDRESS
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, errors
 from fusioninfer_pulumi.presets.model_service import model_service
@@ -241,15 +241,7 @@ def init(options: argparse.Namespace) -> int:
     if existing:
         sys.stderr.write(f"fusioninfer-pulumi init: {folder / existing[0]} already exists\n")
         return 2
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in files.items():
-            (folder / path).write_text(text, encoding="utf-8")
-    except OSError as problem:
-        sys.stderr.write(f"fusioninfer-pulumi init: {folder}: {problem.strerror or problem}\n")
-        return 2
-    sys.stdout.write("".join(f"{folder / path}\n" for path in files))
-    return 0
+    return write_files(folder, files)
 
 
 def _to_name(text: str) -> str:

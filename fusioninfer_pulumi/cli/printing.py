@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -27,6 +28,20 @@ def print_objects(objects: list[dict[str, Any]], output: str) -> None:
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
     else:
         sys.stdout.write(to_yaml(objects))
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> int:
+    """Write texts to files of a folder, print the paths, and return the exit status."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        reason = problem.strerror or problem
+        sys.stderr.write(f"fusioninfer-pulumi: {folder}: cannot be written: {reason}\n")
+        return 2
+    sys.stdout.write("".join(f"{folder / name}\n" for name in files))
+    return 0
 
 
 def to_yaml(objects: Iterable[Mapping[str, Any]]) -> str:

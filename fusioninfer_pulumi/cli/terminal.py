@@ -53,9 +53,8 @@ def print_rule_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
     for rule in rules:
         severity = rule.severities[0].value
         rows.add_row(rule.id, Text(severity, SEVERITY_STYLES[severity]), rule.title)
-    if rows.row_count:
-        with open_console(file) as screen:
-            screen.print(rows)
+    with open_console(file) as screen:
+        screen.print(rows)
 
 
 def print_rule(rule: RuleEntry, file: TextIO) -> None:

@@ -113,8 +113,6 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     """
     comparison = Comparison(old, new, plans)
     edits, released = comparison.edits, comparison.released
-    if not edits and not released:
-        return Difference(notes=tuple(comparison.autoscaling_notes))
     effects = tuple(find_role_effects(comparison.lws, edits, comparison.new_steps, released))
     changed_services = list(dict.fromkeys(edit.service for edit in edits if edit.service.name))
     engines = tuple(find_engine_changes(edits))

@@ -58,15 +58,15 @@ class Project(NamedTuple):
 
 
 def load_project(folder: Path, stack: str | None) -> Project:
-    """Read the project in a folder, and a stack: by default the only stack, otherwise `dev`.
+    """Read the project in a folder with one of `PROJECT_FILES`, and a stack.
+
+    The stack is by default the only stack, otherwise `dev`.
 
     Raises InvalidServiceError if the project has no program to run, the stack does not exist, or a
     file is invalid.
     """
     root = folder.resolve()
-    path = next((root / name for name in PROJECT_FILES if (root / name).is_file()), None)
-    if path is None:
-        raise _make_error("no Pulumi.yaml in this directory")
+    path = next(root / name for name in PROJECT_FILES if (root / name).is_file())
     project_file = _read_file(path)
     content = project_file.content
     name = content.get("name")
