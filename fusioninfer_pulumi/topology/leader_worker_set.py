@@ -16,7 +16,7 @@ from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 KIND = "LeaderWorkerSet"
 
-SUB_GROUP_POLICY, SUB_GROUP_SIZE = "subGroupPolicy", "subGroupSize"
+SUB_GROUP_POLICY = "subGroupPolicy"
 SUB_GROUP_TYPE = "subGroupPolicyType"
 
 

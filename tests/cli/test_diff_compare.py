@@ -122,19 +122,21 @@ def test_revision_is_hidden_if_another_field_changed() -> None:
 
 
 CLAIM = {"metadata": {"name": "cache"}}
-REJECTED = {
-    "subGroupPolicy": ({}, {"template": {"subGroupPolicy": {"subGroupSize": 2}}}),
-    "subGroupPolicy.subGroupSize": (
+REJECTED: list[tuple[str, Manifest, Manifest]] = [
+    ("subGroupPolicy", {}, {"template": {"subGroupPolicy": {"subGroupSize": 2}}}),
+    (
+        "subGroupPolicy",
         {"template": {"subGroupPolicy": {"subGroupSize": 1}}},
         {"template": {"subGroupPolicy": {"subGroupSize": 2}}},
     ),
-    "volumeClaimTemplates": ({}, {"template": {"volumeClaimTemplates": [CLAIM]}}),
-}
+    ("volumeClaimTemplates", {}, {"template": {"volumeClaimTemplates": [CLAIM]}}),
+]
 
 
-@pytest.mark.parametrize("field", REJECTED)
-def test_change_of_an_immutable_field_is_a_replacement(field: str) -> None:
-    before, after = REJECTED[field]
+@each_row(("field", "before", "after"), REJECTED)
+def test_change_of_an_immutable_field_is_a_replacement(
+    field: str, before: Manifest, after: Manifest
+) -> None:
     difference = compare([lws(**before)], [lws(**after)])
     assert [change.action for change in difference.objects] == ["replaced"]
     assert effect(difference).restarts == ("decode-0",)

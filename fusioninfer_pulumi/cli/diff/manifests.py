@@ -234,12 +234,6 @@ def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | 
     templates = [lookup(manifest, "spec", "leaderWorkerTemplate") for manifest in (old, new)]
     old_policy, new_policy = (lookup(item, lws_objects.SUB_GROUP_POLICY) for item in templates)
     if not lws_objects.is_same_policy(old_policy, new_policy):
-        if old_policy is None or new_policy is None:
-            return lws_objects.SUB_GROUP_POLICY
-        old_size = lookup(old_policy, lws_objects.SUB_GROUP_SIZE)
-        new_size = lookup(new_policy, lws_objects.SUB_GROUP_SIZE)
-        if is_equal(old_size, new_size):
-            return f"{lws_objects.SUB_GROUP_POLICY}.{lws_objects.SUB_GROUP_TYPE}"
-        return f"{lws_objects.SUB_GROUP_POLICY}.{lws_objects.SUB_GROUP_SIZE}"
+        return lws_objects.SUB_GROUP_POLICY
     old_claims, new_claims = (lookup(item, "volumeClaimTemplates") or [] for item in templates)
     return None if is_equal(old_claims, new_claims) else "volumeClaimTemplates"

@@ -391,7 +391,7 @@ def find_rejections(
             edit = edits_by_key.get(key)
             if edit is not None and edit.immutable_field:
                 running[name] = None  # Pulumi replaces it
-                if edit.immutable_field.startswith(SUB_GROUP_POLICY):
+                if edit.immutable_field == SUB_GROUP_POLICY:
                     changed_policies.add(name)
                 continue
             if edit is not None and edit.old is not None and edit.new is not None:
