@@ -14,7 +14,6 @@ from fusioninfer_pulumi.loading.importer import (
     Importer,
     Origins,
     SourceDocument,
-    find_importer,
     importers,
 )
 from fusioninfer_pulumi.loading.model_config import (
@@ -139,11 +138,19 @@ def load_documents(
 
 
 def _find_owner(raw: Any) -> Importer | None:
-    """Return the importer of a document, as `find_importer`; None for an InferenceService."""
-    # A document of our own API does not load importers, because that takes time.
-    if not isinstance(raw, Mapping) or raw.get("apiVersion") == API_VERSION:
+    """Return the importer that converts a document's kind and API version, None if there is none.
+
+    For an InferenceService the importers are not even loaded, because that takes time.
+    """
+    if not isinstance(raw, Mapping) or _is_inference_service(raw):
         return None
-    return None if _is_inference_service(raw) else find_importer(raw)
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    if not isinstance(kind, str) or version == API_VERSION:
+        return None
+    for importer in importers():
+        if version in importer.kinds.get(kind, ()):
+            return importer
+    return None
 
 
 def _group_by_importer(

@@ -14,9 +14,6 @@ from fusioninfer_pulumi.extras import load_plugins
 from fusioninfer_pulumi.findings import Finding, Location, Origin, find_closest
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
-#: Entry point group of importers.
-ENTRY_POINT_GROUP = "fusioninfer.importers"
-
 
 @dataclass(frozen=True, eq=False)
 class SourceDocument:
@@ -230,16 +227,4 @@ class Importer(NamedTuple):
 @cache
 def importers() -> tuple[Importer, ...]:
     """Return the installed importers, sorted by the names of their entry points."""
-    return tuple(load_plugins(ENTRY_POINT_GROUP))
-
-
-def find_importer(raw: Any) -> Importer | None:
-    """Return the importer that converts the document's kind and API version."""
-    kind = raw.get("kind") if isinstance(raw, Mapping) else None
-    if not isinstance(kind, str):
-        return None
-    version = raw.get("apiVersion")
-    for importer in importers():
-        if version in importer.kinds.get(kind, ()):
-            return importer
-    return None
+    return tuple(load_plugins("fusioninfer.importers"))

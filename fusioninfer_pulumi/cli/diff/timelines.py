@@ -52,7 +52,6 @@ class ServiceTimeline:
         mixed: Effects on clients while pods of two revisions run.
     """
 
-    namespace: str
     service: str
     timeline: Timeline | None = None
     obstacle: str = ""
@@ -150,7 +149,7 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
     elif not running:
         obstacle = "the old source has no replicas of this service"
     if obstacle:
-        return ServiceTimeline(namespace, plan.service, obstacle=obstacle)
+        return ServiceTimeline(plan.service, obstacle=obstacle)
     edits = {edit.key: edit for edit in comparison.edits}
     revisions_and_gangs = {
         name: (get_label(old_lws[key], labels.PAIR_REVISION), read_lws_gang_reference(old_lws[key]))
@@ -182,7 +181,7 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
     ]
     mixed = tuple(find_mixed_revisions(comparison, service))
     timeline = simulate_update(plan, changes, removed)
-    return ServiceTimeline(namespace, plan.service, timeline, mixed=mixed)
+    return ServiceTimeline(plan.service, timeline, mixed=mixed)
 
 
 def _read_size(manifest: Manifest) -> LwsSize:
