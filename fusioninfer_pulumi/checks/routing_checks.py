@@ -81,7 +81,7 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
     field, args = (*routing.at, "networkPolicy"), routing.router.network_policy
     plan, gateway = routing.network_policy, routing.implementation
     if plan is None:
-        is_default = args is None and routing.is_routed and gateway.build_peers is not None
+        is_default = args is None and gateway.build_peers is not None
         if is_default or (args is not None and args.enabled):
             refs = ", or name the Gateway in gateway.refs" if is_default else ""
             message = (

@@ -54,12 +54,6 @@ class AutoscalerPlan(NamedTuple):
     args: AutoscalingArgs
     target_metrics: tuple[AutoscalingMetricArgs, ...] = ()
 
-    @property
-    def kind(self) -> str:
-        """Kind of its object."""
-        is_keda = self.args.engine is AutoscalingEngine.KEDA
-        return "ScaledObject" if is_keda else "HorizontalPodAutoscaler"
-
 
 def plan_autoscalers(
     service: str, namespace: Any, roles: Sequence[RolePlan], epp: EppPlan | None
@@ -103,7 +97,7 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
                 *user_triggers,
             ],
         }
-        return build_object("keda.sh/v1alpha1", planned.kind, object_meta, spec=spec)
+        return build_object("keda.sh/v1alpha1", "ScaledObject", object_meta, spec=spec)
     spec = {
         "scaleTargetRef": target,
         "minReplicas": args.min_replicas,
@@ -111,7 +105,7 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
         **behavior,
         "metrics": [_make_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
     }
-    return build_object("autoscaling/v2", planned.kind, object_meta, spec=spec)
+    return build_object("autoscaling/v2", "HorizontalPodAutoscaler", object_meta, spec=spec)
 
 
 def _make_metric(metric: AutoscalingMetricArgs) -> Manifest:

@@ -148,7 +148,9 @@ class ServicePlan:
             return False
         if self.routing is None:
             return True
-        return not self.routing.router.has_endpoint_picker and not self.routing.is_routed
+        router = self.routing.router
+        is_routed = self.routing.route is not None or router.is_routed_externally
+        return not router.has_endpoint_picker and not is_routed
 
 
 def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:

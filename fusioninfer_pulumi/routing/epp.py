@@ -19,6 +19,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     LEADER_ELECTION,
     METRICS_PORT,
     EppSettings,
+    PairAffinity,
     build_epp_config,
     build_epp_flags,
     build_pairing_plugins,
@@ -96,9 +97,8 @@ class EppPlan(NamedTuple):
     @property
     def prefers_pairs(self) -> bool:
         """Whether the picker prefers prefill pods that have the decode pod's pair revision."""
-        if self.settings is None or self.settings.affinity is None:
-            return False
-        return self.settings.affinity.label == labels.PAIR_REVISION
+        affinity = PairAffinity(labels.PAIR_REVISION)
+        return self.settings is not None and self.settings.affinity == affinity
 
     @property
     def delays_sigterm(self) -> bool:

@@ -101,11 +101,6 @@ class Routing(NamedTuple):
     network_policy: NetworkPolicyPlan | None
     picker: PickerPlan | None = None
 
-    @property
-    def is_routed(self) -> bool:
-        """Whether the spec has a route to the pods, its own or an external one."""
-        return self.route is not None or self.router.is_routed_externally
-
 
 def plan_routing(
     service: str,
