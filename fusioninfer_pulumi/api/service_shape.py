@@ -32,8 +32,7 @@ class ServiceShape(NamedTuple):
         backend: The user's `gangPolicy.backend`, even if there is no gang.
         scheduler: Scheduler of the pods, None if the pod templates decide.
         queue: Volcano queue, None for the default queue and for other backends.
-        local_queue: Kueue's LocalQueue for the replicas, None without Kueue or
-            with mode Off.
+        local_queue: Kueue's LocalQueue for the replicas, None without Kueue or with mode Off.
         priority_class: PriorityClass of the pods, None if the pod templates decide.
     """
 
