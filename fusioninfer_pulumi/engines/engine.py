@@ -224,6 +224,13 @@ class MultiNode:
         return []
 
 
+def build_rank_argument(names: tuple[str, ...], *, is_leader: bool) -> Argument:
+    """Return the argument that sets a node's index in its replica: 0 on the leader."""
+    if is_leader:
+        return Argument(names, ("0",))
+    return Argument(names, ("$(LWS_WORKER_INDEX)",), in_script='"${LWS_WORKER_INDEX}"')
+
+
 class KvConnector(NamedTuple):
     """The KV connector that an engine's arguments configure.
 
@@ -292,6 +299,7 @@ class KvCache:
         transfer_flag: Flag that configures the KV connector.
         sidecar_protocol: Protocol of the prefill/decode sidecar; None if the connector defines it.
         offloads_by_connector: Whether `transfer_flag` also configures offloading, as a connector.
+        offloading_flags: Flags that conflict with `kvCacheOffloading`.
         event_settings: Settings of KV cache events other than publisher, endpoint and topic.
         pair_setting_flags: Settings that prefill and decode should share, such as the type of the
             weights (`dtype`) and of the KV cache (`cache dtype`), with the spellings of the flags.
@@ -302,6 +310,7 @@ class KvCache:
     transfer_flag: str
     sidecar_protocol: str | None = None
     offloads_by_connector: bool = False
+    offloading_flags: tuple[str, ...]
     event_settings: Mapping[str, Any] = {}
     pair_setting_flags: Mapping[str, tuple[str, ...]]
     handshake_source: str

@@ -27,11 +27,12 @@ from fusioninfer_pulumi.engines.engine import (
     ParallelSizes,
     Telemetry,
     Transfer,
+    build_rank_argument,
 )
 from fusioninfer_pulumi.engines.engine_images import Version
 from fusioninfer_pulumi.engines.metric_names import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, error
-from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, SET_TWICE, UNSUPPORTED_BY_ENGINE
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, UNSUPPORTED_BY_ENGINE
 
 #: First release whose decoder rejects a prefiller with another type of KV cache ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
@@ -63,12 +64,9 @@ class SglangNodes(MultiNode):
     def build_arguments(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
     ) -> list[Argument]:
-        rank = Argument(("--node-rank",), ("0",))
-        if not is_leader:
-            rank = Argument(rank.names, ("$(LWS_WORKER_INDEX)",), in_script='"${LWS_WORKER_INDEX}"')
         return [
             Argument(("--nnodes",), (str(nodes),)),
-            rank,
+            build_rank_argument(("--node-rank",), is_leader=is_leader),
             Argument(
                 ("--dist-init-addr", "--nccl-init-addr"),
                 (f"$(LWS_LEADER_ADDRESS):{_INIT_PORT}",),
@@ -83,6 +81,7 @@ class SglangKvCache(KvCache):
     block_size_flag = "--page-size"
     transfer_flag = _MODE
     sidecar_protocol = "sglang"
+    offloading_flags = (_HICACHE, _HICACHE_SIZE, "--hicache-ratio", _HICACHE_STORAGE)
     pair_setting_flags: Mapping[str, tuple[str, ...]] = {
         "dtype": ("--dtype",),
         "cache dtype": ("--kv-cache-dtype",),
@@ -145,7 +144,7 @@ class SglangKvCache(KvCache):
         if request.folders:
             arguments.append(Argument((_HICACHE_STORAGE,), ("file",)))
             variables[_FOLDER_ENV] = request.folders[0]
-        findings = list(_check_offload(command, request, is_decoder=is_decoder))
+        findings = list(_check_offload(request, is_decoder=is_decoder))
         if sizes is None:
             message = (
                 "SGLang needs the memory of each rank, but the number of ranks is unknown; set "
@@ -163,13 +162,7 @@ def _build_connector(backend: str, mode: str | None) -> KvConnector:
     return KvConnector(name=backend, role=mode, names=(backend,), transfer_connectors=(backend,))
 
 
-def _check_offload(
-    command: EngineCommand, request: OffloadRequest, *, is_decoder: bool
-) -> Iterator[Finding]:
-    for flag in (_HICACHE, _HICACHE_SIZE, "--hicache-ratio", _HICACHE_STORAGE):
-        if command.has(flag):
-            message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
-            yield error(SET_TWICE, (), message)
+def _check_offload(request: OffloadRequest, *, is_decoder: bool) -> Iterator[Finding]:
     if is_decoder:
         message = "SGLang does not support kvCacheOffloading on decoders; set it on prefillers"
         yield error(UNSUPPORTED_BY_ENGINE, (), message)

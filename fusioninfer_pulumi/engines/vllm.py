@@ -25,6 +25,7 @@ from fusioninfer_pulumi.engines.engine import (
     ParallelSizes,
     Telemetry,
     Word,
+    build_rank_argument,
 )
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
 from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, NODES_FLAGS
@@ -131,15 +132,12 @@ def _build_multiprocessing_arguments(nodes: int, *, is_leader: bool) -> list[Arg
     From `--nnodes` and `--node-rank` vLLM also computes which data parallel ranks a node runs
     (`create_engine_config`, 0.11.1 to 0.33.0).
     """
-    rank = Argument(("--node-rank", "-r"), ("0",))
-    if not is_leader:
-        rank = Argument(rank.names, ("$(LWS_WORKER_INDEX)",), in_script='"${LWS_WORKER_INDEX}"')
     arguments = [
         # Without this flag vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator, and
         # then rejects `--nnodes`. Later releases do not need the flag.
         Argument((_EXECUTOR_FLAG,), ("mp",)),
         Argument(NODES_FLAGS, (str(nodes),)),
-        rank,
+        build_rank_argument(("--node-rank", "-r"), is_leader=is_leader),
         Argument(
             ("--master-addr",), ("$(LWS_LEADER_ADDRESS)",), in_script='"${LWS_LEADER_ADDRESS}"'
         ),

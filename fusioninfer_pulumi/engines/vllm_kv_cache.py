@@ -23,7 +23,7 @@ from fusioninfer_pulumi.engines.engine import (
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube.object_metadata import lookup
-from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, SET_TWICE
+from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
 
@@ -103,6 +103,7 @@ class VllmKvCache(KvCache):
     block_size_flag = "--block-size"
     transfer_flag = TRANSFER
     offloads_by_connector = True
+    offloading_flags = ("--kv-offloading-size", "--kv-offloading-backend")
     event_settings: Mapping[str, bool] = {"enable_kv_cache_events": True}
     pair_setting_flags: Mapping[str, tuple[str, ...]] = {
         "dtype": ("--dtype",),
@@ -354,10 +355,6 @@ def _check_connector_and_offloading(connector: str, version: Version | None) -> 
 
 
 def _check_offload(command: EngineCommand, request: OffloadRequest) -> Iterator[Finding]:
-    for flag in ("--kv-offloading-size", "--kv-offloading-backend"):
-        if command.has(flag):
-            message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
-            yield error(SET_TWICE, (), message)
     version = _read_version(command)
     needed = SECONDARY_OFFLOADING if request.folders else CPU_OFFLOADING
     field: Location = ("secondary",) if request.folders else ()

@@ -77,7 +77,12 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     offload = engine.kv_cache.build_offloading(
         command, request, ctx.role.nodes, is_decoder=is_decoder
     )
-    findings = [finding.under(*at) for finding in offload.findings]
+    findings = [
+        error(SET_TWICE, at, f"{flag} conflicts with kvCacheOffloading; remove one of them")
+        for flag in engine.kv_cache.offloading_flags
+        if command.has(flag)
+    ]
+    findings += [finding.under(*at) for finding in offload.findings]
     for pod in pods.all:
         for index, folder in enumerate(request.folders):
             source = f"the mount of kvCacheOffloading.secondary[{index}]; mount yours elsewhere"

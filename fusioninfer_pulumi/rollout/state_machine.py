@@ -171,8 +171,11 @@ class UpdateState:
     @property
     def served_revisions(self) -> dict[str, str]:
         """The last revisions that were available, by name."""
-        revisions = ((name, lws.served_revision) for name, lws in self.lws.items())
-        return {name: revision for name, revision in revisions if revision is not None}
+        return {
+            name: lws.served_revision
+            for name, lws in self.lws.items()
+            if lws.served_revision is not None
+        }
 
     def find_wait_deadline(self, available_at: float) -> float:
         """Return the deadline of gateways and the endpoint.
@@ -308,7 +311,7 @@ def advance(state: UpdateState, observation: Observation) -> _Result:
         state = _apply_answer(state, observation)
     elif isinstance(observation, ListReturned):
         state, actions = _apply_list(replace(state, is_listing=False), observation)
-    if not _has_failure(actions):
+    if not any(isinstance(action, Fail) for action in actions):
         state, registrations = _register_next(state, at)
         actions += registrations
         if not state.is_blocked:
@@ -318,7 +321,7 @@ def advance(state: UpdateState, observation: Observation) -> _Result:
         if isinstance(observation, ListReturned):
             actions += _fail_blocked(state, at)
     wake = state.wake_at
-    if wake is not None and at >= wake and not _has_failure(actions):
+    if wake is not None and at >= wake:
         state = replace(state, is_listing=True)
     return state, actions
 
@@ -528,10 +531,6 @@ def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
         f"because {list_names(names)} {verb} not available and {limit}"
     )
     return (Fail(message, names),)
-
-
-def _has_failure(actions: Iterable[Action]) -> bool:
-    return any(isinstance(action, Fail) for action in actions)
 
 
 def _list_steps(state: UpdateState) -> list[LwsStep]:
