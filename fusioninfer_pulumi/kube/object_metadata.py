@@ -36,6 +36,14 @@ def lookup(value: Any, *keys: str) -> Any:
     return value
 
 
+def list_items(value: Any, *keys: str) -> list[Mapping[str, Any]]:
+    """Return the mappings in a nested list, none if the list is missing or malformed."""
+    items = lookup(value, *keys)
+    if not isinstance(items, (list, tuple)):
+        return []
+    return [item for item in items if isinstance(item, Mapping)]
+
+
 def metadata(
     meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:

@@ -29,7 +29,7 @@ from fusioninfer_pulumi.engines.handshake import (
 )
 from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_metric
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import lookup
+from fusioninfer_pulumi.kube.object_metadata import list_items, lookup
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import (
     find_pair_changes,
@@ -74,7 +74,7 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
         pod = lookup(template, "leaderTemplate", "spec") or lookup(
             template, "workerTemplate", "spec"
         )
-        containers = [*_list_items(pod, "containers"), *_list_items(pod, "initContainers")]
+        containers = [*list_items(pod, "containers"), *list_items(pod, "initContainers")]
         commands = [read_command(container) for container in containers]
         command = next((command for command in commands if command.engine is not None), None)
         if command is None:
@@ -97,11 +97,6 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
             )
         )
     return engines
-
-
-def _list_items(value: Any, key: str) -> list[Mapping[str, Any]]:
-    items = lookup(value, key)
-    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def _find_only_in(engines: Iterable[EngineLws], other: Iterable[EngineLws]) -> list[EngineLws]:
@@ -332,11 +327,11 @@ def _find_rewrites(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, 
     """Yield each model name that the endpoint picker rewrites, and the names that replace it."""
     for manifest in objects:
         is_rewrite = manifest.get("kind") == object_names.REWRITE_KIND
-        for rule in _list_items(lookup(manifest, "spec"), "rules") if is_rewrite else ():
+        for rule in list_items(manifest, "spec", "rules") if is_rewrite else ():
             targets = {
-                str(lookup(target, "modelRewrite")) for target in _list_items(rule, "targets")
+                str(lookup(target, "modelRewrite")) for target in list_items(rule, "targets")
             }
-            for match in _list_items(rule, "matches"):
+            for match in list_items(rule, "matches"):
                 yield str(lookup(match, "model", "value")), targets
 
 
@@ -480,7 +475,7 @@ def _find_unknown_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
     old_images = [
         item.get("image")
         for manifest in update.objects_before
-        for item in _list_items(lookup(manifest, "spec", "template", "spec"), "containers")
+        for item in list_items(manifest, "spec", "template", "spec", "containers")
     ]
     is_new = bool(old_images) and image not in old_images
     if isinstance(image, str) and is_new and find_family(image) is None:

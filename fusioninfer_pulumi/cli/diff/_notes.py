@@ -14,7 +14,7 @@ from fusioninfer_pulumi.cli.printing import format_count
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.findings import Finding, list_names
 from fusioninfer_pulumi.kube import labels, quantity
-from fusioninfer_pulumi.kube.object_metadata import lookup
+from fusioninfer_pulumi.kube.object_metadata import list_items, lookup
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
 from fusioninfer_pulumi.rollout.mixed_revisions import read_engines
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
@@ -159,8 +159,8 @@ def _is_less(size: Any, other: Any) -> bool:
 
 def _format_target_ports(manifest: Manifest) -> str:
     """Return the target ports of an InferencePool (`targetPorts`) or a Service (`ports`)."""
-    pool = [port.get("number") for port in _list_items(lookup(manifest, "spec", "targetPorts"))]
-    service = [port.get("targetPort") for port in _list_items(lookup(manifest, "spec", "ports"))]
+    pool = [port.get("number") for port in list_items(manifest, "spec", "targetPorts")]
+    service = [port.get("targetPort") for port in list_items(manifest, "spec", "ports")]
     return ", ".join(str(port) for port in pool or service if port is not None)
 
 
@@ -200,10 +200,10 @@ def _read_shares(kind: str, manifest: Manifest | None) -> dict[str, Mapping[str,
     shares: dict[str, Mapping[str, float]] = {}
     if kind not in (REWRITE_KIND, "HTTPRoute"):
         return shares
-    for number, rule in enumerate(_list_items(lookup(manifest, "spec", "rules")), start=1):
-        matches, backends = _list_items(rule.get("matches")), _list_items(rule.get("backendRefs"))
+    for number, rule in enumerate(list_items(manifest, "spec", "rules"), start=1):
+        matches, backends = list_items(rule, "matches"), list_items(rule, "backendRefs")
         if kind == REWRITE_KIND:
-            percentages = _compute_percentages(_list_items(rule.get("targets")), "modelRewrite")
+            percentages = _compute_percentages(list_items(rule, "targets"), "modelRewrite")
             models = [str(lookup(match, "model", "value")) for match in matches]
             for model in models or [""]:
                 shares.setdefault(model, percentages)
@@ -218,11 +218,6 @@ def _compute_percentages(targets: Iterable[Mapping[str, Any]], key: str) -> Mapp
     numbers = {name: weight for name, weight in weights.items() if isinstance(weight, int)}
     total = sum(numbers.values())
     return {name: 100 * number / total for name, number in numbers.items()} if total else {}
-
-
-def _list_items(value: Any) -> list[Mapping[str, Any]]:
-    items = value if isinstance(value, (list, tuple)) else []
-    return [item for item in items if isinstance(item, Mapping)]
 
 
 _MAX_DEFAULTS = 6
