@@ -141,7 +141,7 @@ def read_gang_reference(annotations: Any, pod_group: Any) -> str:
     """Return the `GangPlan.reference` of pods with these annotations and this `podGroupName`."""
     if pod_group:
         return f"{NATIVE_GROUP}/{pod_group}"
-    return str((annotations or {}).get(labels.GROUP_NAME) or "")
+    return str(lookup(annotations, labels.GROUP_NAME) or "")
 
 
 def read_lws_gang_reference(manifest: Any) -> str:
@@ -149,7 +149,7 @@ def read_lws_gang_reference(manifest: Any) -> str:
     template = lookup(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
     annotations = lookup(template, "metadata", "annotations")
     native = lookup(template, "spec", "schedulingGroup", "podGroupName")
-    return read_gang_reference(annotations if isinstance(annotations, Mapping) else None, native)
+    return read_gang_reference(annotations, native)
 
 
 def get_gang_minima(gang: GangPlan | None) -> dict[str, int] | None:

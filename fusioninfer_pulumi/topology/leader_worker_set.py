@@ -17,7 +17,6 @@ API_VERSION = "leaderworkerset.x-k8s.io/v1"
 KIND = "LeaderWorkerSet"
 
 SUB_GROUP_POLICY = "subGroupPolicy"
-SUB_GROUP_TYPE = "subGroupPolicyType"
 
 
 def build_leader_worker_sets(
@@ -133,7 +132,7 @@ def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
 def set_default_type(policy: Mapping[str, Any]) -> dict[str, Any]:
     """Return a subgroup policy with the type that LeaderWorkerSet's webhook adds by default."""
     with_default = {key: value for key, value in policy.items() if value is not None}
-    with_default.setdefault(SUB_GROUP_TYPE, SubGroupPolicyType.LEADER_WORKER.value)
+    with_default.setdefault("subGroupPolicyType", SubGroupPolicyType.LEADER_WORKER.value)
     return with_default
 
 
