@@ -9,7 +9,7 @@ from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage, Duratio
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.kube import labels
 
-#: Enough for a model that loads in 30 minutes; the Kubernetes provider waits 10 minutes.
+#: Enough for a model that loads in 30 minutes. The Kubernetes provider's default is 10 minutes.
 DEFAULT_TIMEOUT = "45m"
 
 
@@ -84,19 +84,19 @@ class RoleRolloutArgs(SpecModel):
 
     timeout: Duration | None = None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails. Default: `45m`; if `startup` is not set and a generated container may take
-    longer than that to start, that time plus 10 minutes."""
+    the update fails. Default: `45m`, or 10 minutes more than a generated container may take to
+    start if that is longer and `startup` is not set."""
 
 
 class RolloutArgs(RoleRolloutArgs):
-    """Update of the service; a role may override all but `roleOrder` and `level`."""
+    """Update of the service. Roles may override all but `roleOrder`, `level` and `pullImages`."""
 
     role_order: Annotated[RoleOrder, Field(strict=False)] = RoleOrder.TOGETHER
     """`Together` (default) or `Sequential`: in the order of the roles."""
 
     level: Annotated[RolloutLevel, Field(strict=False)] = RolloutLevel.ROLE
-    """`Role` (default), or `Group` with `groups`: whole serving groups are updated, the highest
-    index first; `maxUnavailable` and `partition` then count groups."""
+    """`Role` (default) or `Group`. `Group` needs `groups` and updates whole serving groups, the
+    highest index first; `maxUnavailable` and `partition` then count groups."""
 
     pull_images: bool = False
     """Whether DaemonSets pull the engines' images before an update changes pods, on all nodes where

@@ -27,13 +27,13 @@ def python_program(services: Sequence[InferenceServiceArgs]) -> str:
     statements = []
     for args, name in zip(services, names, strict=True):
         logical = name if names.count(name) == 1 else f"{args.namespace}-{name}"
-        # The component's name is the default of the service's name.
+        # A service without a name gets the logical name.
         excluded = {"name"} if logical == name else set[str]()
         fields = _list_fields(args, excluded)
         call = _format_call(type(args), fields, imports, _INDENT)
         arguments = [("", _format_text(logical)), ("", call)]
         statements.append(_format_bracket(f"{_COMPONENT}(", arguments, ")", ""))
-    # Import sorters put constants before classes.
+    # The order of import sorters: names in capitals come first.
     imported = sorted(imports, key=lambda name: (not name.isupper(), name))
     import_lines = "".join(f"{_INDENT}{name},\n" for name in imported)
     header = f'"""Services that fusioninfer-pulumi converted."""\n\nfrom {_PACKAGE} import (\n'

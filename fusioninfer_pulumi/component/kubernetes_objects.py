@@ -136,7 +136,7 @@ class _Lazy(Awaitable[T]):
 def find_latest(*candidates: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the state with the highest resource version among states of one object.
 
-    The state of a resource in the stack may be older than what the update has read.
+    The state in the stack may be older than what an update has read from the cluster.
     """
 
     def read_resource_version(state: Mapping[str, Any]) -> int:

@@ -12,8 +12,9 @@ from typing import Any
 #: Path of a container's shared memory, which has 64 MiB unless a volume is mounted there.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
 
-#: A container, a pod spec or another part of a manifest; the second is a new one.
+#: A container, a pod spec or another part of a manifest.
 Fields = Mapping[str, Any]
+#: A part of a manifest that the caller may change.
 Manifest = dict[str, Any]
 
 
@@ -89,7 +90,7 @@ def overlay(generated: Any, override: Any) -> Any:
     """Return a copy of the generated value with the user's value merged over it.
 
     Mappings merge by key, lists of named items (containers, volumes, env, mounts) by name. Any
-    other value is replaced with the user's. A null in the user's mapping removes the key.
+    other value is replaced with the user's. A null in the user's mapping removes a generated key.
     """
     if isinstance(generated, Mapping) and isinstance(override, Mapping):
         merged = {

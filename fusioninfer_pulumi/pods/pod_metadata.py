@@ -52,8 +52,8 @@ def set_metadata(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]
     """
     annotations: dict[str, str] = {}
     if ctx.shape.needs_gang and ctx.shape.backend is not GangBackend.NATIVE:
-        # Serving groups share this pod template and its revision. Each LeaderWorkerSet later names
-        # its group's PodGroup (`_customize_template`).
+        # Serving groups share this pod template and its revision. `_customize_template` of
+        # `leader_worker_set.py` replaces the name with that of the group's PodGroup.
         annotations[labels.GROUP_NAME] = object_names.pod_group(ctx.meta.service)
     elif not ctx.shape.needs_gang and ctx.shape.queue and ctx.shape.scheduler:
         # If there is no PodGroup, Volcano creates one per workload and reads its queue here.
@@ -95,8 +95,8 @@ def add_pod_metadata(
     """Merge `podLabels` and `podAnnotations` into the templates.
 
     For each key, a template takes precedence over the role, and the role over the service. The
-    endpoint picker keeps its own label `app`, which its Deployment selects. Also return the user's
-    field for each added key, by the key's location in the template.
+    endpoint picker keeps its own label `app`, which its Deployment selects. Also return, for each
+    key added to the pods of a serving role, its location in the template and the user's field.
     """
     origins: dict[Location, Location] = {}
 

@@ -26,7 +26,7 @@ def compute_startup_seconds(args: StartupArgs) -> int:
 
 
 def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """Return the service with `model.size` in each `startup` without `timeout` and `modelSize`."""
+    """Return the service with `model.size` in each `startup` that has no time or size itself."""
     size = args.model.size if args.model is not None else None
     if size is None:
         return args
@@ -67,7 +67,7 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
 
 #: Sleep before SIGTERM, until Services and endpoint pickers no longer choose the pod.
 PAUSE_SECONDS = 20
-#: Minimum time between SIGTERM and SIGKILL of leaders in the default grace period.
+#: Minimum time for running requests in the default grace period: from SIGTERM to SIGKILL.
 _MIN_SHUTDOWN_SECONDS = 60
 #: Time for the engine to exit once its running requests have ended.
 _TEARDOWN_SECONDS = 20

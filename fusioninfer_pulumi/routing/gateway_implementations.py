@@ -58,8 +58,8 @@ def _build_istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> I
     yield build_object("networking.istio.io/v1", "DestinationRule", object_meta, spec=spec)
 
 
-# Long enough for streams: the load balancer's default is 30 s for a whole response, and upstream's
-# chart sets 300 s.
+# Long enough for streams: the load balancer's default is 30 s for a whole response, and the
+# inference extension's chart sets 300 s.
 _GKE_TIMEOUT_SECONDS = 3600
 #: All supported engines answer 200 at this path once they serve.
 _HEALTH_PATH = "/health"
@@ -136,14 +136,14 @@ class Implementation(NamedTuple):
     may_be_envoy_gateway: bool = False
 
 
-#: Used if the implementation is unknown. The class is the one in KServe's documentation.
+#: Used if the implementation is unknown, with the class of Envoy Gateway's and KServe's examples.
 UNKNOWN = Implementation("", "eg", several_pools=SeveralPools.UNKNOWN, may_be_envoy_gateway=True)
 
 IMPLEMENTATIONS = {
     implementation.name: implementation
     for implementation in (
-        # It does not verify the picker's certificate, and ignores `failureMode` (lines 206 and 314
-        # of internal/extensionserver/inferencepool.go, v1.1.0).
+        # Envoy AI Gateway does not verify the picker's certificate, and ignores `failureMode`
+        # (lines 206 and 314 of internal/extensionserver/inferencepool.go, v1.1.0).
         Implementation(
             "envoy-ai-gateway",
             # The user must create this class, because Envoy Gateway installs none.
@@ -209,8 +209,9 @@ def find_implementation(router: RoleArgs) -> Implementation:
 def plan_gateway(service: str, router: RoleArgs) -> GatewayPlan | None:
     """Plan the Gateway of a service; None if the service uses existing Gateways or none.
 
-    Existing Gateways are used with `gateway.refs`, with an external route (`routedBy` or
-    `httproute.refs`), and with `parentRefs` if `gateway` sets only `implementation`.
+    The service uses existing Gateways in three cases: `gateway.refs` is set; its route is external
+    (`routedBy` or `httproute.refs`); or the route has `parentRefs`, and `gateway` sets nothing but
+    `implementation`.
     """
     gateway = router.gateway
     if gateway is None or gateway.refs is not None or router.is_routed_externally:

@@ -105,8 +105,8 @@ def build_role_network_policies(
         is_behind_decode = serves_decode and role.component_type is ComponentType.PREFILLER
         ingress = []
         if role.name in served:
-            # Requests reach prefill pods only through decode pods. Such pods have a picker, so
-            # `sources` is never empty, which would allow all.
+            # Requests reach prefill pods only through decode pods. With decode pods there is also a
+            # picker, so `sources` is never empty; an empty list would allow all sources.
             sources = [] if is_behind_decode else list(plan.gateway)
             if picker is not None:
                 # The endpoint picker reads the metrics of every pod of the pool.

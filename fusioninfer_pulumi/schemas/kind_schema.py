@@ -109,7 +109,7 @@ class KindSchema:
 
 @functools.cache
 def pod_template_rules() -> KindSchema:
-    """Return the API server's rules for single fields of pod templates, as a schema."""
+    """Return the schema of pod templates: what the API server requires of each field by itself."""
     file = Path(__file__).with_name("pod_template.json")
     return KindSchema(file.read_text(encoding="utf-8"))
 

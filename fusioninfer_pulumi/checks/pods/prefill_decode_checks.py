@@ -26,7 +26,7 @@ KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 
 def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine's command line transfers the KV cache from prefill to decode."""
-    command = pods.leader.expanded_command  # without the arguments that `add_kv_transfer` adds
+    command = pods.leader.expanded_command  # before `add_kv_transfer` has added arguments
     args, at = ctx.role.kv_transfer, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
@@ -203,12 +203,12 @@ def _get_engine_name(pods: RolePods) -> str | None:
 
 
 def check_served_names(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warn about worker roles of one service that serve different names."""
+    """Warn about roles of type `worker` in one service that serve different names."""
     known = []
     for ctx, pods in roles:
-        has_workers = ctx.role.component_type is ComponentType.WORKER and ctx.role.replicas
+        is_worker = ctx.role.component_type is ComponentType.WORKER and ctx.role.replicas
         engine, names = pods.command.engine, pods.command.served_names
-        if has_workers and engine and engine.http.rejects_unknown_models and names is not None:
+        if is_worker and engine and engine.http.rejects_unknown_models and names is not None:
             known.append((ctx, names))
     for ctx, names in known[1:]:
         first, first_names = known[0]

@@ -56,8 +56,8 @@ from fusioninfer_pulumi.rollout.mixed_revisions import (
     read_engines,
 )
 
-# Keys that identify list items. Volume mounts are identified by path, because one volume may be
-# mounted at several paths.
+# Keys that identify list items; the second applies if the first is not unique. For example, one
+# volume may be mounted at several paths.
 _MERGE_KEYS = ("name", "mountPath")
 _SIMPLE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -77,8 +77,8 @@ class Comparison:
         new_services: The new objects, by service.
         edits: The objects that differ.
         autoscaling_notes: Notes about roles whose replicas an autoscaler has set.
-        released: LeaderWorkerSets whose replicas restart only because the partition is lowered. If
-            `rollout.partition` excluded whole LeaderWorkerSets, no object differs.
+        released: LeaderWorkerSets whose replicas restart only because the partition is lowered. Of
+            those that it excluded as a whole, no object differs.
         rejections: The changes that `pulumi up` rejects, as `find_rejections` returns them.
     """
 
@@ -194,7 +194,7 @@ def _find_edits(before: Objects, after: Objects) -> Iterator[Edit]:
         if old is None:
             yield Edit(key, old=None, new=new, change=_build_change(key, new, "added"))
             continue
-        # A namespace that only one side sets is `default`.
+        # If only one side sets the namespace, it is `default`, and the objects are the same.
         differences = _compare_values("", old, new)
         fields = [field for field in differences if field.path != "metadata.namespace"]
         if not fields:

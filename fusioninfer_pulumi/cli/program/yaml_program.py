@@ -1,7 +1,7 @@
 """Runs a Pulumi YAML program with the Python SDK instead of Pulumi's language host.
 
-It does not support `get`, or functions other than `fn::secret`. Resource options have no effect,
-because they change only the order of operations, not the objects.
+It does not support `get`, or functions other than `fn::secret`. Resource options do not change the
+objects; those that name other resources, such as `dependsOn`, only register these first.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class YamlProgram:
         return Output.secret(values[_MASKING_FUNCTION]) if _MASKING_FUNCTION in values else values
 
     def _interpolate(self, text: str) -> Any:
-        """Return a text with values in place of references; if it is one reference, the value."""
+        """Return a text with values in place of references. A single reference keeps its type."""
         parts: list[Any] = [part for part in _REFERENCE.split(text) if part]
         parts = [self._resolve(part) if _REFERENCE.match(part) else part for part in parts]
         if len(parts) == 1:
@@ -116,7 +116,7 @@ class YamlProgram:
         return pulumi.CustomResource(token, logical, properties)
 
     def _read_config(self, name: str, entry: Any) -> Any:
-        """Return a config value, parsed as the type that its declaration has."""
+        """Return a config value with its declared type, or with the type of its default."""
         declaration = entry if isinstance(entry, dict) else {"default": entry}
         full_key = name if ":" in name else f"{self._project.content['name']}:{name}"
         namespace, _, key = full_key.rpartition(":")
@@ -129,7 +129,7 @@ class YamlProgram:
 
 
 def _get_member(value: Any, step: str | int) -> Any:
-    """Return a property or item; it is unknown if only a deployment sets it."""
+    """Return a property or item. Properties that only a deployment sets are unknown Outputs."""
     if isinstance(value, pulumi.Resource):
         member = getattr(value, str(step), None)
         return member if is_output(member) else make_unknown_output()
