@@ -1300,12 +1300,12 @@ class RoleRolloutArgsDict(TypedDict, total=False):
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails. Default: `45m`; if `startup` is not set and a generated container may take
-    longer than that to start, that time plus 10 minutes."""
+    the update fails. Default: `45m`, or 10 minutes more than a generated container may take to
+    start if that is longer and `startup` is not set."""
 
 
 class RolloutArgsDict(TypedDict, total=False):
-    """Update of the service; a role may override all but `roleOrder` and `level`."""
+    """Update of the service. Roles may override all but `roleOrder`, `level` and `pullImages`."""
 
     strategy: RolloutStrategy | Literal["Rolling", "AllAtOnce", "Recreate"] | None
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
@@ -1324,15 +1324,15 @@ class RolloutArgsDict(TypedDict, total=False):
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails. Default: `45m`; if `startup` is not set and a generated container may take
-    longer than that to start, that time plus 10 minutes."""
+    the update fails. Default: `45m`, or 10 minutes more than a generated container may take to
+    start if that is longer and `startup` is not set."""
 
     role_order: RoleOrder | Literal["Together", "Sequential"]
     """`Together` (default) or `Sequential`: in the order of the roles."""
 
     level: RolloutLevel | Literal["Role", "Group"]
-    """`Role` (default), or `Group` with `groups`: whole serving groups are updated, the highest
-    index first; `maxUnavailable` and `partition` then count groups."""
+    """`Role` (default) or `Group`. `Group` needs `groups` and updates whole serving groups, the
+    highest index first; `maxUnavailable` and `partition` then count groups."""
 
     pull_images: bool
     """Whether DaemonSets pull the engines' images before an update changes pods, on all nodes where

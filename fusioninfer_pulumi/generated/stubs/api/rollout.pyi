@@ -65,16 +65,16 @@ class RoleRolloutArgs(SpecModel):
     partition: Count | None
     "Replicas whose ordinal is below `partition` keep their current pod template until it is\n    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."
     timeout: Duration | None
-    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails. Default: `45m`; if `startup` is not set and a generated container may take\n    longer than that to start, that time plus 10 minutes."
+    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails. Default: `45m`, or 10 minutes more than a generated container may take to\n    start if that is longer and `startup` is not set."
 
 class RolloutArgs(RoleRolloutArgs):
-    """Update of the service; a role may override all but `roleOrder` and `level`."""
+    """Update of the service. Roles may override all but `roleOrder`, `level` and `pullImages`."""
 
     def __init__(self, **fields: Unpack[dicts.RolloutArgsDict]) -> None: ...
     role_order: RoleOrder
     "`Together` (default) or `Sequential`: in the order of the roles."
     level: RolloutLevel
-    "`Role` (default), or `Group` with `groups`: whole serving groups are updated, the highest\n    index first; `maxUnavailable` and `partition` then count groups."
+    "`Role` (default) or `Group`. `Group` needs `groups` and updates whole serving groups, the\n    highest index first; `maxUnavailable` and `partition` then count groups."
     pull_images: bool
     "Whether DaemonSets pull the engines' images before an update changes pods, on all nodes where\n    the pods may run. The images take disk space on all of these nodes. If an image cannot be\n    pulled, the update fails and changes no pod."
 

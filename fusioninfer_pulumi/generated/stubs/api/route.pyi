@@ -96,6 +96,8 @@ class GatewayArgs(SpecModel):
     annotations: AnnotationMap
     "Annotations of the Gateway object; values may be Outputs."
 
+    def build_spec(self, default_class: str) -> dict[str, Any]: ...
+
 class ModelTargetArgs(SpecModel):
     """A model or adapter that the engines serve."""
 
