@@ -208,19 +208,23 @@ class Progress:
         """Prepare the progress of an update, with reasons from `cluster`."""
         self._component, self._plan, self._cluster = component, plan, cluster
         self._pods, self._next_read = PodSnapshot(), time.monotonic() + _POD_INTERVAL_SECONDS
+        self._lws_name, self._waiting_since = "", 0.0
         self._logged_lines: set[str] = set()
         self._last_line = ""
 
     async def show(self, live: Mapping[str, Any], lws_name: str) -> None:
         """Show how many replicas are available, and what one LeaderWorkerSet waits for."""
         now = time.monotonic()
+        if lws_name != self._lws_name:
+            self._lws_name, self._waiting_since = lws_name, now
         if now >= self._next_read:
             self._next_read = now + _POD_INTERVAL_SECONDS
             # The previous reasons stay if the pods cannot be read.
             with contextlib.suppress(UnreadableError):
                 pods = await self._cluster.read_objects(self._plan.service, _PODS)
                 self._pods = PodSnapshot(list(pods.values()))
-        self.show_line(format_progress(self._plan, live, lws_name, self._pods))
+        minutes = int((now - self._waiting_since) // 60)
+        self.show_line(format_progress(self._plan, live, lws_name, self._pods, minutes))
 
     def log_once(self, line: str) -> None:
         """Log a permanent line, once per update."""
@@ -236,11 +240,11 @@ class Progress:
 
 
 def format_progress(
-    plan: ServicePlan, live: Mapping[str, Any], lws_name: str, snapshot: PodSnapshot
+    plan: ServicePlan, live: Mapping[str, Any], lws_name: str, snapshot: PodSnapshot, minutes: int
 ) -> str:
-    """Return `decode 1/2 available; pod svc-decode-1-0: container vllm: ErrImagePull` or similar.
+    """Return a line such as `decode 1/2 available; pod svc-decode-1-0: phase Pending; for 3m`.
 
-    The line has the first reason why pods of `lws_name` are not ready.
+    It has the first reason why pods of `lws_name` are not ready, and how long the update waits.
     """
     counts = ", ".join(
         f"{role.name} {sum(count_ready_replicas(lws, live.get(lws.name)) for lws in role.lws)}"
@@ -250,7 +254,8 @@ def format_progress(
     reasons = _group_by_reason(
         snapshot.find_pods(lws_name), lambda pod: describe_pod_problem(pod, ())
     )
-    return "; ".join([f"{counts} available", *reasons[:1]])
+    waiting = [f"for {minutes}m"] if minutes else []
+    return "; ".join([f"{counts} available", *reasons[:1], *waiting])
 
 
 async def read_lws_failures(

@@ -141,9 +141,9 @@ def test_progress_line_shows_counts_and_reason() -> None:
     result = {"svc-inference-0": ready}
     waiting = {"name": "vllm", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
     pods = PodSnapshot([pod("svc-inference-1-0", containerStatuses=[waiting])])
-    line = format_progress(plan, result, "svc-inference-1", pods)
+    line = format_progress(plan, result, "svc-inference-1", pods, minutes=3)
     assert line == (
-        "inference 1/2 available; pod svc-inference-1-0: container vllm: ImagePullBackOff"
+        "inference 1/2 available; pod svc-inference-1-0: container vllm: ImagePullBackOff; for 3m"
     )
-    line = format_progress(plan, result, "svc-inference-1", PodSnapshot())
+    line = format_progress(plan, result, "svc-inference-1", PodSnapshot(), minutes=0)
     assert line == "inference 1/2 available"
