@@ -139,8 +139,10 @@ def _class_variable_findings(at: Location, model: SpecModel) -> Iterator[Finding
         yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
     if model.FIRST_ENABLES_REST and not getattr(model, model.FIRST_ENABLES_REST[0]):
         switch, *names = model.FIRST_ENABLES_REST
-        value = show(getattr(model, switch))
-        message = f"has no effect, because {fields[switch].alias} is {value}; remove it"
+        alias = fields[switch].alias
+        is_false = getattr(model, switch) is False
+        reason = f"because {alias} is false" if is_false else f"without {alias}"
+        message = f"has no effect {reason}; remove it"
         names = names or [name for name in fields if name != switch]
         row = does_not_apply(names, message, rule=FIELD_WITHOUT_EFFECT)
         yield from check_fields(at, model, row)

@@ -39,6 +39,12 @@ class MonitoringPlan(NamedTuple):
     scrapes_picker: bool
     may_be_envoy_gateway: bool = False
 
+    @property
+    def extra_pod_labels(self) -> list[str]:
+        """Pod labels that are copied into the engines' series only for alerts and dashboards."""
+        has_readers = self.args.alerts is not None or self.args.dashboards is not None
+        return [labels.REVISION] if has_readers else []
+
 
 def plan_monitoring(
     args: MonitoringArgs,
@@ -116,7 +122,7 @@ def _build_pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: Monitoring
             *(labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME),
             monitoring.shape.layout.replica_label,
             *([] if monitoring.shape.groups is None else [labels.GROUP_INDEX]),
-            labels.REVISION,
+            *monitoring.extra_pod_labels,
         ],
         "podMetricsEndpoints": [_set_interval(monitoring, {**port, **common}) for port in ports],
     }

@@ -10,7 +10,6 @@ from rows import each_row
 from samples import container, nodes, role, service, template
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.loading import load
 
 Manifest = dict[str, Any]
@@ -53,7 +52,7 @@ def test_leaders_are_scraped_on_their_serving_port() -> None:
             "selector": {
                 "matchLabels": {**fields, "leaderworkerset.sigs.k8s.io/worker-index": "0"}
             },
-            "podTargetLabels": [*fields, "fusioninfer.io/replica-index", labels.REVISION],
+            "podTargetLabels": [*fields, "fusioninfer.io/replica-index"],
             "podMetricsEndpoints": [
                 {"port": "http", "path": "/stats", "interval": "15s", "scrapeTimeout": "10s"}
             ],

@@ -216,7 +216,7 @@ def test_hpa_follows_external_metrics_of_the_service() -> None:
     [
         (scaled({"maxReplicas": 4}), "roles[0].autoscaling: needs target, metrics or"),
         (scaled({"maxReplicas": 4, "targetRequests": 2, "metrics": [{"name": "a", "target": 1}]}),
-         "roles[0].autoscaling.targetRequests: has no effect, because target is null"),
+         "roles[0].autoscaling.targetRequests: has no effect without target"),
         (scaled(keda("latency"), monitoring=None), "monitoring: is required with autoscaling.targ"),
         (scaled(keda("latency"), monitoring={"engines": False}), "monitoring: is required with"),
         (scaled(keda("latency"), groups=2), "autoscaling.target: is one number for all serv"),

@@ -143,7 +143,7 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"sidecar": {"enabled": False, "args": []}},
-        "sidecar.args: has no effect, because enabled is false; remove it",
+        "sidecar.args: has no effect because enabled is false; remove it",
     ),
     ({"enginePort": 8000}, ("enginePort: must differ from the pool's port 8000, on which the "
                            "sidecar listens")),
