@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from posixpath import basename
 from typing import Any, NamedTuple
 
@@ -299,7 +300,11 @@ def read_script(argv: Argv) -> Script:
     """
     # The words after `-c` are the script, `$0` and the parameters.
     text, *zero_and_parameters = argv.texts()[argv.script_at or 0 :]
-    parameters = zero_and_parameters[1:]
+    return _parse_script(text, tuple(zero_and_parameters[1:]))
+
+
+@lru_cache(maxsize=32)  # the passes and checks of a role read the same script
+def _parse_script(text: str, parameters: tuple[str, ...]) -> Script:
     script_tokens = list(tokenize(text))
     commands = _split_commands(script_tokens)
     names = [[basename(word.value) for word in command.words] for command in commands]
