@@ -300,7 +300,10 @@ def find_lws_failures(revisions: Mapping[str, str | None], snapshot: PodSnapshot
             pod
             for pod in snapshot.find_pods(name)
             if not pod["metadata"].get("deletionTimestamp")
-            or lookup(pod, "metadata", "labels", labels.REVISION) == (revision or "unknown")
+            or (
+                revision is not None
+                and lookup(pod, "metadata", "labels", labels.REVISION) == revision
+            )
         ]
         reasons = _group_by_reason(pods, describe_pod_failure)
         if reasons:
