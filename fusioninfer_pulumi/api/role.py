@@ -107,8 +107,8 @@ class MultinodeArgs(SpecModel):
     `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."""
 
     launcher: Annotated[Launcher, Field(strict=False)] | None = None
-    """How the pods of a replica form one engine. By default the first that applies: `none` with a
-    `workerTemplate` (if `parallelism` is also set, only if that template has a command);
+    """How the pods of a replica form one engine. By default the first that applies: `none` if the
+    `workerTemplate` has a command, or is set without `parallelism`;
     `data-parallel` for vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for
     SGLang and generated containers; `ray`."""
 
@@ -225,8 +225,8 @@ class RoleArgs(SpecModel):
 
     gpus: PositiveCount | None = None
     """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
-    `parallelism` or the template's arguments require, else that of the model's catalogue entry or
-    the package fusioninfer-capacity for `accelerator`."""
+    `parallelism` or the template's arguments require, else the number that the model catalogue or
+    the package fusioninfer-capacity gives for `accelerator`."""
 
     resource_claims: list[ResourceClaimArgs] | None = None
     """Devices that each pod's serving container claims (DRA) instead of requesting accelerators as
@@ -293,8 +293,8 @@ class RoleArgs(SpecModel):
     `pd-disaggregation` if prefill and decode are separate roles."""
 
     scorers: Annotated[dict[str, Annotated[float, Field(gt=0)]], Field(min_length=1)] | None = None
-    """Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,
-    `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
+    """Routers only: weights by scorer, instead of the strategy's. Scorers: `prefix-cache`,
+    `kv-cache`, `queue`, `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | None = None
     """Routers only: the spec of a Gateway API HTTPRoute."""
@@ -338,7 +338,7 @@ class RoleArgs(SpecModel):
 
     @property
     def has_node_count(self) -> bool:
-        """Whether the nodes per replica are known: false if `multinode` lacks `nodeCount`."""
+        """Whether `multinode.nodeCount` or `parallelism` determines the nodes, or they are one."""
         if self.multinode is None or self.multinode.node_count is not None:
             return True
         return self.parallelism is not None and self.parallelism.pods is not None

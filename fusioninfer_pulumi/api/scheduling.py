@@ -23,9 +23,9 @@ class GangMode(str, enum.Enum):
 class GangBackend(str, enum.Enum):
     """Gang-scheduling backend."""
 
-    VOLCANO = "Volcano"  #: a PodGroup gang-schedules the roles of a service or serving group
+    VOLCANO = "Volcano"  #: a PodGroup per service or serving group, with a minimum per role
     KUEUE = "Kueue"  #: Kueue admits each replica as a whole; the roles are not a gang
-    NATIVE = "Native"  #: Kubernetes' PodGroup gang-schedules a whole service or serving group
+    NATIVE = "Native"  #: Kubernetes' PodGroup per service or serving group, always of all pods
 
 
 class RequiredReplicas(str, enum.Enum):
@@ -95,7 +95,7 @@ class GangPolicyArgs(SpecModel):
 
     min_resources: bool = False
     """Whether to set `minResources` in the PodGroup: Volcano then admits the gang only if the queue
-    has capacity for it, or for its required replicas with `minRoleReplicas`. Off by default."""
+    has capacity for it or, with `minRoleReplicas`, for its required replicas. Off by default."""
 
     network_topology: NetworkTopologyArgs | None = None
     """Maximum network distance between pods; unlimited by default. Requires HyperNodes and

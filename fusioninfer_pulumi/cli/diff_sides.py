@@ -85,7 +85,7 @@ def _note_encrypted(old: Source, new: Source) -> tuple[str, ...]:
 
 
 def _downgrade_errors(old: Source) -> tuple[str, ...]:
-    """Convert errors to warnings, and drop the plans of documents with errors."""
+    """Convert errors to warnings in place, drop plans with errors, and return a note about it."""
     if not old.has_severity(Severity.ERROR):
         return ()
     old.documents = [

@@ -117,7 +117,7 @@ def get_current_status(live: Live | None) -> Live:
     With an older status the replicas may still restart, even if the conditions are true.
     """
     status: Live = (live or {}).get("status") or {}
-    # LeaderWorkerSet 0.9 sets observedGeneration in the status and in the condition.
+    # LeaderWorkerSet 0.9 sets observedGeneration in both; the condition's one is used if it exists.
     return {} if _is_outdated(live, {**status, **find_condition(status, "Available")}) else status
 
 
@@ -139,8 +139,8 @@ def is_ready(live: Live | None) -> bool:
 def count_ready_replicas(planned: LwsPlan, live: Live | None) -> int:
     """Count the ready replicas of a LeaderWorkerSet.
 
-    A single replica counts only in the planned revision. With several replicas any revision counts,
-    because an update restarts them one after the other.
+    If each replica has its own LeaderWorkerSet (`ordinal` is set), it must be of the planned
+    revision. Replicas of a shared one count in any revision: an update restarts them in turn.
     """
     if planned.ordinal is not None:
         return int(is_ready(live))
@@ -163,7 +163,8 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
 def explain_unplaced_gang(pod_group: Live) -> str | None:
     """Explain why a gang has not been scheduled yet, None if it has.
 
-    Once a gang has been scheduled, single pods may still be pending.
+    Unlike `explain_blocked_gang`, also if no reason is known yet. Once a gang has been scheduled,
+    single pods may still be pending.
     """
     is_running = (pod_group.get("status") or {}).get("phase") == "Running"
     if is_running or _find_native_condition(pod_group).get("status") == "True":
@@ -314,7 +315,7 @@ def _compute_role_status(
     desired = len(role.replicas)
     if role.is_autoscaled and all(map(_has_status, live_lws)):
         desired = sum(int((lws or {})["status"].get("replicas") or 0) for lws in live_lws)
-    # During an update surge replicas may be ready as well.
+    # During an update, surge replicas may be ready, too.
     ready = min(ready, desired)
     return {
         "desiredReplicas": desired,

@@ -89,7 +89,8 @@ class Update:
         self.plan, self._manifests, self._resolve_yaml_only = plan, manifests, resolve_yaml_only
         self._observed_before = read_observed(name)
         self._state = build_initial_state(plan, manifests, existing, self._observed_before)
-        # `served` is also None if an older version of this library wrote the component's state.
+        # `served`: the revision or minimum, by name, that was available last. It is None for a new
+        # component, and if an older version of this library wrote the state.
         self._is_new = self._observed_before.served is None and existing == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
@@ -138,7 +139,7 @@ class Update:
             for future in awaited:
                 if not future.done():
                     future.set_exception(problem)
-                    future.exception()
+                    future.exception()  # otherwise asyncio logs that nobody has read it
             self._done.set_exception(problem)
 
     async def _run_steps(self) -> None:
@@ -239,7 +240,8 @@ class Update:
         level = self.plan.wait.level
         live: Objects = {}
         served = {} if self._is_new else self._observed_before.served
-        # A PodGroup that was scheduled with the same minimum before is not awaited again.
+        # A PodGroup that was scheduled with the same minimum before is not awaited again. Without
+        # recorded minima (the state of an older version of this library) none is awaited.
         manifests = [
             manifest
             for manifest in list_awaited_manifests(self.plan, self._manifests)
@@ -259,6 +261,7 @@ class Update:
                     names = ", ".join(f"{m['kind']} {m['metadata']['name']}" for m in manifests)
                     self._progress.log_once(f"not checked: {names}: {problem}")
                     return live, {}
+                # Otherwise the last list is used until the next one succeeds.
             missing = find_unaccepted(self.plan, manifests, live)
             if missing is None:
                 break
@@ -267,8 +270,9 @@ class Update:
                 await self._fail(f"{missing} after {self.plan.wait.timeout} (wait.timeout)", ())
             self._progress.show_line(missing)
             await asyncio.sleep(compute_pause(now - begin))
-        is_scheduled = level is WaitLevel.SCHEDULED
-        return live, dict(map(_read_name_and_minimum, manifests)) if is_scheduled else {}
+        if level is not WaitLevel.SCHEDULED:
+            return live, {}
+        return live, dict(map(_read_name_and_minimum, manifests))
 
     async def _build_observed(self, accepted: Objects, scheduled: Mapping[str, str]) -> Observed:
         live: Mapping[str, Any] = {**self._observed_before.objects, **accepted}

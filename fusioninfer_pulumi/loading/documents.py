@@ -34,9 +34,10 @@ class LoadedDocument(NamedTuple):
     Attributes:
         origin: Its file and position.
         remarks: Findings of loading, before planning, each with the origin of its document.
-        args: The service. None if it is invalid, from a Pulumi program, or the document is none.
+        args: The service. None if it is invalid or from a Pulumi program, or if the document is not
+            a service.
         manifest: The InferenceService manifest. None if the service is from a Pulumi program, or
-            the document is none.
+            if the document is not a service.
         translate: Moves a finding about a converted service to its source document.
         plan: The plan of the service, None before planning.
     """
@@ -169,7 +170,7 @@ def _group_by_importer(
 def _add_referenced(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Give objects that an importer's documents name or select to this importer.
+    """Assign to each importer the objects that its documents name or select.
 
     Repeats until nothing changes, because an added object, such as a ServiceAccount, may name
     further objects.
@@ -221,7 +222,9 @@ def _translate(importer: Importer, origins: Origins, finding: Finding) -> tuple[
     """Move a finding to the source document; the importer may replace its message."""
     origin, moved = origins.locate(finding)
     message = importer.words.get(finding.rule)
-    return origin, moved if message is None else replace(moved, message=message, converted=())
+    if message is not None:
+        moved = replace(moved, message=message, converted=())
+    return origin, moved
 
 
 def _load_document(

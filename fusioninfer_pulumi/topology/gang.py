@@ -153,7 +153,7 @@ def read_lws_gang_reference(manifest: Any) -> str:
 
 
 def get_gang_minima(gang: GangPlan | None) -> dict[str, int] | None:
-    """Return the minimum replicas of each role, None without a gang that has subgroups."""
+    """Return the minimum replicas of each role, or None if the gang has no subgroups."""
     if gang is None or gang.sub_groups is None:
         return None
     return {sub_groups.role: sub_groups.minimum for sub_groups in gang.sub_groups}

@@ -56,10 +56,10 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     if engine is None or not command.is_readable or has_sidecar or user_sidecar is not None:
         return
     host = command.value(HOST_FLAG)
-    # A custom image may have another default.
     make_finding, source = error, f"{HOST_FLAG} {host}"
     if host is None and not command.has(HOST_FLAG, CONFIG_FLAG):
         host = engine.http.default_host
+        # Only a warning, because a custom image may have a different default.
         make_finding, source = warning, f"{engine.title}'s default {host}"
     is_loopback = host in ("localhost", "::1", "[::1]") or (host or "").startswith("127.")
     if not is_loopback:
@@ -143,7 +143,8 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
     # A custom image's entrypoint or an unreadable script may choose another port.
-    is_certain = command.is_readable if port_argument else command.program or command.image.is_stock
+    runs_known_program = bool(command.program) or command.image.is_stock
+    is_certain = command.is_readable if port_argument else runs_known_program
     make_finding = error if is_certain and (port_argument or role_port) else warning
     default = ", its default" if port_argument is None else ""
     message = (

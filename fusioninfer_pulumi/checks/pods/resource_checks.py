@@ -91,7 +91,7 @@ VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
 
 
 def check_volcano_claims(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warn about pods with device claims that Volcano schedules.
+    """Warn if Volcano schedules pods that have device claims.
 
     By default Volcano 1.14.1 ignores claims (pkg/scheduler/plugins/predicates). It binds pods
     without allocating their devices, and kubelets do not start them (e2e/test_claims.py).
