@@ -44,9 +44,9 @@ def load_plugins(group: str) -> Iterator[Any]:
     for entry_point in sorted(entry_points(group=group), key=lambda point: point.name):
         try:
             plugin = entry_point.load()
-        except Exception as problem:
-            message = f"plugin {entry_point.value} ({group}) cannot be loaded: {problem!r}"
-            raise PluginError(message) from problem
+        except Exception as exc:
+            message = f"plugin {entry_point.value} ({group}) cannot be loaded: {exc!r}"
+            raise PluginError(message) from exc
         yield plugin
 
 

@@ -102,11 +102,11 @@ class Finding:
             return self.message
         return f"{one_line(format_path(self.converted))} of the converted service: {self.message}"
 
-    def at(self, *location: str | int) -> Finding:
+    def with_location(self, *location: str | int) -> Finding:
         """Return a copy of the finding with this location."""
         return replace(self, location=location)
 
-    def under(self, *prefix: str | int) -> Finding:
+    def with_prefix(self, *prefix: str | int) -> Finding:
         """Return a copy of the finding with `prefix` prepended to its location."""
         return replace(self, location=(*prefix, *self.location))
 

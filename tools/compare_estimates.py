@@ -61,8 +61,8 @@ def estimate_row(model: str, accelerator: str, system: str, tensor: int) -> dict
             memory_fraction_value=FRACTION, tp_size=tensor, kvcache_quant_mode="bfloat16",
             gpu_memory_capacity_bytes_override=ACCELERATORS[accelerator].total, **split,
         )  # fmt: skip
-    except ValueError as problem:
-        print(f"{model} on {tensor} {accelerator}: {str(problem)[:120]}")
+    except ValueError as exc:
+        print(f"{model} on {tensor} {accelerator}: {str(exc)[:120]}")
         return None
     parts = estimate["memory_breakdown"] or {}
     return {

@@ -101,8 +101,8 @@ def add(table: dict[str, Any], name: str, source: str, config: Mapping[str, Any]
     """Add a model if its config is supported."""
     try:
         read_config(config)
-    except UnknownArchitectureError as problem:
-        print(f"left out: {name}: {problem}")
+    except UnknownArchitectureError as exc:
+        print(f"left out: {name}: {exc}")
         return
     table[name] = {"source": source, "config": config}
 

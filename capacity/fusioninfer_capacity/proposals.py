@@ -81,8 +81,8 @@ def propose(
             continue
         try:
             proposals += _propose_for_load(request, layout, inventory, load)
-        except NotCoveredError as problem:
-            reasons.append(str(problem))
+        except NotCoveredError as exc:
+            reasons.append(str(exc))
     if not proposals and reasons:
         raise NotCoveredError(reasons[0])
     yield from sorted(proposals, key=lambda proposal: (proposal.accelerators, proposal.prefillers))

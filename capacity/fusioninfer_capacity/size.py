@@ -104,8 +104,8 @@ def size(options: argparse.Namespace) -> int:
         candidates = add_copies(request, add_fp8_caches(request, list_layouts(request)))
         candidates = _select_layout(options.layout, candidates)
         proposed = list(propose(request, candidates, inventory, load))
-    except (SizingError, NotCoveredError) as problem:
-        sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
+    except (SizingError, NotCoveredError) as exc:
+        sys.stderr.write(f"fusioninfer-pulumi size: {exc}\n")
         return 2
     if options.output == "text":
         print_text(render_proposals(request, candidates, proposed, load))
@@ -140,10 +140,10 @@ def _read_inventory(path: str | None) -> InventoryArgs | None:
         return None
     try:
         return load_inventory(path)
-    except OSError as problem:
-        raise SizingError(f"{path}: {problem.strerror or problem}") from None
-    except InvalidServiceError as problem:
-        raise SizingError(f"{path}: {problem}") from None
+    except OSError as exc:
+        raise SizingError(f"{path}: {exc.strerror or exc}") from None
+    except InvalidServiceError as exc:
+        raise SizingError(f"{path}: {exc}") from None
 
 
 def _read_request(options: argparse.Namespace, inventory: InventoryArgs | None) -> SizingRequest:
@@ -183,8 +183,8 @@ def _read_model(source: str) -> tuple[str, Architecture]:
         config = read_model_config(source)
         name = config.get("_name_or_path") or Path(source).absolute().parent.name
         return str(name), read_config(config)
-    except (ModelConfigError, UnknownArchitectureError) as problem:
-        raise SizingError(f"{source}: {problem}") from None
+    except (ModelConfigError, UnknownArchitectureError) as exc:
+        raise SizingError(f"{source}: {exc}") from None
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
         raise SizingError(f"{source} is not a supported model config") from None
 

@@ -117,8 +117,8 @@ def wait_until_served(url: str, host: str) -> None:
                     "GET", f"{url}/v1/models", headers={"Host": host}, retries=False, timeout=10
                 ).status
             )
-        except urllib3.exceptions.HTTPError as problem:
-            result = repr(problem)
+        except urllib3.exceptions.HTTPError as exc:
+            result = repr(exc)
 
 
 @pytest.mark.verifies(

@@ -156,16 +156,16 @@ class AutoscalingArgs(SpecModel):
         limits = {name: seconds(goal) for name, goal in goals.items() if goal is not None}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check that there is a metric, and that the bounds are in order."""
         has_triggers = self.keda is not None and bool(self.keda.triggers)
         if self.target is None and not self.metrics and not has_triggers:
-            yield error(FIELD_REQUIRED, at, "needs target, metrics or keda.triggers")
+            yield error(FIELD_REQUIRED, location, "needs target, metrics or keda.triggers")
         if self.min_replicas > self.max_replicas:
             message = (
                 f"minReplicas ({self.min_replicas}) is above maxReplicas ({self.max_replicas})"
             )
-            yield error(OUT_OF_RANGE, at, message)
+            yield error(OUT_OF_RANGE, location, message)
 
 
 def scales_to_zero(args: AutoscalingArgs) -> bool:
@@ -190,9 +190,9 @@ class PrefillDecodeRatioArgs(SpecModel):
     max: float | None = Field(default=None, gt=0)
     """Maximum, such as `1`."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check the bounds."""
         if self.min is None and self.max is None:
-            yield error(FIELD_REQUIRED, at, "needs min, max or both")
+            yield error(FIELD_REQUIRED, location, "needs min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:
-            yield error(OUT_OF_RANGE, at, f"min ({self.min:g}) is above max ({self.max:g})")
+            yield error(OUT_OF_RANGE, location, f"min ({self.min:g}) is above max ({self.max:g})")

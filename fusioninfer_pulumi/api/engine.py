@@ -115,24 +115,24 @@ class ParallelismArgs(SpecModel):
 
 
 def parallelism_findings(
-    at: Location, sizes: ParallelismArgs, node_count: int | None
+    location: Location, sizes: ParallelismArgs, node_count: int | None
 ) -> Iterator[Finding]:
     """Check the sizes against each other and against `multinode.nodeCount` (`node_count`)."""
     data, local = sizes.data or 1, sizes.data_local
     nodes = node_count or sizes.pods or 1
     if sizes.data is not None and local is not None and data % local:
         message = f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}"
-        yield error(PARALLELISM_NOT_DIVISIBLE, (*at, "dataLocal"), message)
+        yield error(PARALLELISM_NOT_DIVISIBLE, (*location, "dataLocal"), message)
     elif (sizes.pipeline or 1) > 1 and data > 1 and node_count is None:
         message = (
             f"together with data ({data}) does not determine the pods per replica; "
             "set multinode.nodeCount"
         )
-        yield error(PODS_PER_REPLICA_UNKNOWN, (*at, "pipeline"), message)
+        yield error(PODS_PER_REPLICA_UNKNOWN, (*location, "pipeline"), message)
     elif sizes.data is not None and local is not None and sizes.pods != nodes:
         yield error(
             SET_TWICE,
-            (*at, "dataLocal"),
+            (*location, "dataLocal"),
             f"results in data {data} / dataLocal {local} = {sizes.pods} pods per replica, but "
             f"multinode.nodeCount is {nodes}; remove one of them",
         )
@@ -141,14 +141,14 @@ def parallelism_findings(
         product = " x ".join(f"{name} {size}" for name, size in factors.items() if size is not None)
         yield error(
             PARALLELISM_NOT_DIVISIBLE,
-            at,
+            location,
             f"{product} = {sizes.accelerators} accelerators cannot be divided among "
             f"multinode.nodeCount {nodes}: {sizes.accelerators % nodes} would be left",
         )
     if sizes.port_per_rank and nodes > 1:
         yield error(
             FIELD_OUT_OF_PLACE,
-            (*at, "portPerRank"),
+            (*location, "portPerRank"),
             f"needs one pod per replica, got {nodes}: the pool contains only leaders, so copies in "
             "other pods would get no requests; set data for one pod and raise replicas, or remove "
             "this",

@@ -71,10 +71,10 @@ def conflict(fields: str | Sequence[str], other: str, *, when: bool = True) -> F
     return FieldRule(fields, message, when=when, rule=FIELDS_EXCLUDE_EACH_OTHER)
 
 
-def check_fields(at: Location, model: BaseModel | None, *rows: FieldRule) -> Iterator[Finding]:
+def check_fields(prefix: Location, model: BaseModel | None, *rows: FieldRule) -> Iterator[Finding]:
     """Yield a finding at each field that a row reports, in the order of the rows.
 
-    `at` is the location of `model`. If no model is set there, `model` is None.
+    `prefix` is the location of `model`. If no model is set there, `model` is None.
     """
     for row in rows:
         if not row.when:
@@ -83,7 +83,7 @@ def check_fields(at: Location, model: BaseModel | None, *rows: FieldRule) -> Ite
         for path in paths:
             location = _locate(model, path, row.state)
             if location is not None:
-                yield Finding(row.rule.id, row.severity, (*at, *location), row.message)
+                yield Finding(row.rule.id, row.severity, (*prefix, *location), row.message)
 
 
 def find_set_fields(model: BaseModel, paths: Sequence[str]) -> list[str]:

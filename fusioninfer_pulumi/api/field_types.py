@@ -267,8 +267,8 @@ OnOff = Annotated[
 def _convert_names(value: Any) -> Any:
     try:
         return to_kubernetes(value)
-    except DuplicateFieldError as problem:
-        message = f"{problem} are the same field; remove one of them"
+    except DuplicateFieldError as exc:
+        message = f"{exc} are the same field; remove one of them"
         raise rule_error(DUPLICATE_KEY, message) from None
 
 
@@ -291,36 +291,36 @@ PodTemplate = Annotated[
 ]
 
 
-def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]:
+def json_findings(location: Location, value: Any, depth: int = 0) -> Iterator[Finding]:
     """Check that a value, apart from Outputs in it, can be serialized to JSON."""
     if depth > MAX_DEPTH:
-        yield error(INPUT_TOO_LARGE, at, TOO_DEEP)
+        yield error(INPUT_TOO_LARGE, location, TOO_DEEP)
     elif isinstance(value, dict):
         for key, item in value.items():
             if isinstance(key, str):
-                yield from json_findings((*at, key), item, depth + 1)
+                yield from json_findings((*location, key), item, depth + 1)
             else:
                 message = f"keys must be strings, got {show(key)}; quote it in YAML"
-                yield error(WRONG_TYPE, at, message)
+                yield error(WRONG_TYPE, location, message)
     elif isinstance(value, (list, tuple)):
         if len(value) > MAX_COUNT:
             message = f"must have at most {MAX_COUNT} items, got {len(value)}"
-            yield error(INPUT_TOO_LARGE, at, message)
+            yield error(INPUT_TOO_LARGE, location, message)
             return
         for index, item in enumerate(value):
-            yield from json_findings((*at, index), item, depth + 1)
+            yield from json_findings((*location, index), item, depth + 1)
     elif not is_json_scalar(value) and not is_output(value):
-        yield error(WRONG_TYPE, at, f"must be a JSON value, got {show(value)}")
+        yield error(WRONG_TYPE, location, f"must be a JSON value, got {show(value)}")
 
 
 def plain_json_findings(
-    at: Location, value: Any, output_keys: tuple[str, ...] = ()
+    location: Location, value: Any, output_keys: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
     """Check as `json_findings`, and reject Outputs that are not below a key in `output_keys`."""
-    yield from json_findings(at, value)
+    yield from json_findings(location, value)
     for path in output_paths(value):
         if not any(key in path for key in output_keys):
-            yield error(OUTPUT_NOT_ALLOWED, (*at, *path), OUTPUT_HINT)
+            yield error(OUTPUT_NOT_ALLOWED, (*location, *path), OUTPUT_HINT)
 
 
 # Parts of Kubernetes' objects

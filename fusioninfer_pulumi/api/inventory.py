@@ -84,18 +84,18 @@ class NodePoolArgs(SpecModel):
     """Price of one accelerator, in the same unit for all pools; 0 by default. The cheapest suitable
     pools are used first."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check the resource and the accelerators in use."""
         if self.resource is None and not self.device_classes:
             message = "is required if deviceClasses is empty, got null"
-            yield error(FIELD_REQUIRED, (*at, "resource"), message)
+            yield error(FIELD_REQUIRED, (*location, "resource"), message)
         if len(self.in_use) > self.nodes:
             message = f"must have at most {self.nodes} items, one per node, got {len(self.in_use)}"
-            yield error(OUT_OF_RANGE, (*at, "inUse"), message)
+            yield error(OUT_OF_RANGE, (*location, "inUse"), message)
         for index, in_use in enumerate(self.in_use):
             if in_use > self.accelerators:
                 message = f"must be at most {self.accelerators}, got {in_use}"
-                yield error(OUT_OF_RANGE, (*at, "inUse", index), message)
+                yield error(OUT_OF_RANGE, (*location, "inUse", index), message)
 
 
 class InventoryArgs(SpecModel):
@@ -134,7 +134,7 @@ class InventoryArgs(SpecModel):
 
     UNIQUE = (("pools", "name"),)
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check that each pool can be selected."""
         key = self.selector_label
         if key is None:
@@ -142,7 +142,7 @@ class InventoryArgs(SpecModel):
                 "is required: the node label that identifies a pool (by default one of "
                 f"{', '.join(labels.NODE_POOLS)}, if all pools have it in their labels)"
             )
-            yield error(FIELD_REQUIRED, (*at, "poolLabel"), message)
+            yield error(FIELD_REQUIRED, (*location, "poolLabel"), message)
             return
         first_pools: dict[str, str] = {}
         for index, pool in enumerate(self.pools):
@@ -150,7 +150,7 @@ class InventoryArgs(SpecModel):
             first_pool = first_pools.setdefault(value, pool.name)
             if first_pool != pool.name:
                 message = f"must differ between pools: {key} is {value} in pool {first_pool}, too"
-                yield error(DUPLICATE_NAME, (*at, "pools", index, "labels"), message)
+                yield error(DUPLICATE_NAME, (*location, "pools", index, "labels"), message)
 
 
 class InventoryMetadata(SpecModel):

@@ -286,9 +286,9 @@ class ModelArgs(SpecModel):
     cache: CacheArgs | None = None
     """A volume that caches the model files."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check the fields that depend on the source of the model or of its adapters."""
-        return check_fields(at, self, *self._list_rules(self.uri.partition("://")[0]))
+        return check_fields(location, self, *self._list_rules(self.uri.partition("://")[0]))
 
     def _list_rules(self, scheme: str) -> Iterator[FieldRule]:
         adapters = self.lora.adapters if self.lora else ()

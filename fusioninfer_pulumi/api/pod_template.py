@@ -24,74 +24,78 @@ from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 
 def pod_template_findings(
-    at: Location, template: Mapping[str, Any], serving_container: str | None = None
+    prefix: Location, template: Mapping[str, Any], serving_container: str | None = None
 ) -> Iterator[Finding]:
     """Check one pod template; a container with the name `serving_container` must exist."""
-    yield from part_findings(at, template, POD_TEMPLATE)
-    yield from json_findings(at, template)
+    yield from part_findings(prefix, template, POD_TEMPLATE)
+    yield from json_findings(prefix, template)
     for location in output_paths(template):
         if not _may_be_output(location):
-            yield error(OUTPUT_NOT_ALLOWED, (*at, *location), OUTPUT_HINT)
+            yield error(OUTPUT_NOT_ALLOWED, (*prefix, *location), OUTPUT_HINT)
     spec, metadata = template.get("spec"), template.get("metadata")
     if isinstance(metadata, Mapping):
         for key in metadata:
             if key in ("finalizers", "name", "namespace"):
                 message = "has no effect on pods; allowed: labels, annotations"
-                yield error(FIELD_WITHOUT_EFFECT, (*at, "metadata", key), message)
+                yield error(FIELD_WITHOUT_EFFECT, (*prefix, "metadata", key), message)
         pod_labels = metadata.get("labels")
         if isinstance(pod_labels, Mapping):
             owned = labels.OWNED_LABELS | labels.LWS_OWNED_LABELS
             # Other labels with the library's prefix are allowed in templates.
             owned_keys = [key for key in pod_labels if key in owned]
-            yield from reserved_key_findings((*at, "metadata", "labels"), owned_keys)
+            yield from reserved_key_findings((*prefix, "metadata", "labels"), owned_keys)
     if isinstance(spec, Mapping):
-        yield from _container_findings((*at, "spec"), spec, serving_container)
+        yield from _container_findings((*prefix, "spec"), spec, serving_container)
     elif spec is None:
-        yield error(FIELD_REQUIRED, (*at, "spec"), "is required: a mapping")
+        yield error(FIELD_REQUIRED, (*prefix, "spec"), "is required: a mapping")
 
 
 def role_template_findings(
-    at: Location, template: Mapping[str, Any], container: str | None, *, has_model: bool
+    location: Location, template: Mapping[str, Any], container: str | None, *, has_model: bool
 ) -> Iterator[Finding]:
     """Check a role's template at its field; with a `model`, the field `template` may be partial."""
-    if has_model and at[-1] == "template":
-        yield from partial_template_findings(at, template, container)
+    if has_model and location[-1] == "template":
+        yield from partial_template_findings(location, template, container)
     else:
-        yield from pod_template_findings(at, template, container)
+        yield from pod_template_findings(location, template, container)
 
 
 def partial_template_findings(
-    at: Location, template: Mapping[str, Any], serving_container: str | None = None
+    location: Location, template: Mapping[str, Any], serving_container: str | None = None
 ) -> Iterator[Finding]:
     """Check a template that the library completes, in which only names are required."""
-    for finding in pod_template_findings(at, template, serving_container):
+    for finding in pod_template_findings(location, template, serving_container):
         if finding.rule != FIELD_REQUIRED.id or finding.location[-1] == "name":
             yield finding
 
 
 def reserved_key_findings(
-    at: Location, keys: Iterable[Any], reserved: Collection[str] = labels.LWS_OWNED_LABELS
+    location: Location, keys: Iterable[Any], reserved: Collection[str] = labels.LWS_OWNED_LABELS
 ) -> Iterator[Finding]:
     """Reject label or annotation keys that are reserved or have the library's prefix."""
     for key in keys:
         if str(key).startswith(labels.PREFIX) or key in reserved:
             message = "is set by fusioninfer-pulumi or LeaderWorkerSet; remove it"
-            yield error(SET_BY_LIBRARY, (*at, str(key)), message)
+            yield error(SET_BY_LIBRARY, (*location, str(key)), message)
 
 
 def _container_findings(
-    at: Location, spec: Mapping[str, Any], serving_container: str | None
+    location: Location, spec: Mapping[str, Any], serving_container: str | None
 ) -> Iterator[Finding]:
     containers = spec.get("containers")
     if not isinstance(containers, list):
         return
     if not containers:
-        yield error(FIELD_REQUIRED, (*at, "containers"), "must contain at least one container")
+        yield error(
+            FIELD_REQUIRED, (*location, "containers"), "must contain at least one container"
+        )
     names = [container.get("name") for container in containers if isinstance(container, Mapping)]
     if serving_container is not None and names and serving_container not in names:
-        # `at` is ("roles", index, template, "spec").
-        message = f"no container of that name in {at[2]}; allowed: {', '.join(map(str, names))}"
-        yield error(NAME_NOT_FOUND, (*at[:2], "container"), message)
+        # `location` is ("roles", index, template, "spec").
+        message = (
+            f"no container of that name in {location[2]}; allowed: {', '.join(map(str, names))}"
+        )
+        yield error(NAME_NOT_FOUND, (*location[:2], "container"), message)
 
 
 # Fields that cannot be Outputs, because the library reads or extends them. `*` is any key.

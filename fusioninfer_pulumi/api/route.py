@@ -77,21 +77,21 @@ class HttpRouteArgs(SpecModel):
             return "routedBy"
         return None if self.refs is None else "refs"
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check the spec of the route, which must be empty if the route is created elsewhere."""
         fields = ("parent_refs", "hostnames", "rules", "use_default_gateways")
-        yield from _spec_findings(at, _read_fields(self, fields), HTTP_ROUTE)
+        yield from _spec_findings(location, _read_fields(self, fields), HTTP_ROUTE)
         total = sum(share.weight for share in self.split or ())
         if total > 100:
             message = f"weights add up to {total}%; must be at most 100%"
-            yield error(OUT_OF_RANGE, (*at, "split"), message)
+            yield error(OUT_OF_RANGE, (*location, "split"), message)
         if self.external_field is not None:
             message = (
                 f"has no effect, because with {self.external_field} no route is created here; "
                 "remove one of them"
             )
             ignored = sorted(self.model_fields_set - {to_snake(self.external_field)})
-            yield from check_fields(at, self, does_not_apply(ignored, message))
+            yield from check_fields(location, self, does_not_apply(ignored, message))
 
 
 class GatewayRefArgs(SpecModel):
@@ -158,21 +158,21 @@ class GatewayArgs(SpecModel):
             **_read_fields(self, _OPTIONAL_GATEWAY_FIELDS),
         }
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check the spec of the Gateway, or the references to existing ones."""
         if self.refs is None:
-            yield from _spec_findings(at, self.build_spec("any"), GATEWAY)
+            yield from _spec_findings(location, self.build_spec("any"), GATEWAY)
             return
         message = (
             "belongs to a Gateway that is created here, but refs name existing ones; remove one of "
             "them"
         )
         created = ("gateway_class_name", "listeners", *_OPTIONAL_GATEWAY_FIELDS, "annotations")
-        yield from check_fields(at, self, does_not_apply(created, message))
+        yield from check_fields(location, self, does_not_apply(created, message))
         for index, ref in enumerate(self.refs):
             if ref.listeners:
                 spec = {"gatewayClassName": "any", "listeners": ref.listeners}
-                yield from _spec_findings((*at, "refs", index), spec, GATEWAY)
+                yield from _spec_findings((*location, "refs", index), spec, GATEWAY)
 
 
 #: Keys below which Outputs are allowed, because the values are only passed through.
@@ -193,9 +193,9 @@ def _read_fields(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _spec_findings(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
-    yield from part_findings(at, spec, part)
-    yield from plain_json_findings(at, spec, _MAY_BE_OUTPUTS[part])
+def _spec_findings(location: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
+    yield from part_findings(location, spec, part)
+    yield from plain_json_findings(location, spec, _MAY_BE_OUTPUTS[part])
 
 
 class ModelTargetArgs(SpecModel):
@@ -218,12 +218,12 @@ class ModelRewriteArgs(SpecModel):
     targets: Annotated[list[ModelTargetArgs], Field(min_length=1)]
     """Models or adapters that replace the name, chosen for each request by weight."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check the weights."""
         message = "is required if there are several targets"
         weight_rule = required("weight", message, when=len(self.targets) > 1)
         for index, target in enumerate(self.targets):
-            yield from check_fields((*at, "targets", index), target, weight_rule)
+            yield from check_fields((*location, "targets", index), target, weight_rule)
         if all(target.weight == 0 for target in self.targets):
             message = "all have weight 0, so no model would answer; give one a weight above 0"
-            yield error(OUT_OF_RANGE, (*at, "targets"), message)
+            yield error(OUT_OF_RANGE, (*location, "targets"), message)

@@ -185,10 +185,10 @@ class EndpointPickerArgs(SpecModel):
 
     FIRST_ENABLES_REST = ("enabled",)
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check the template."""
         if self.template is not None:
-            yield from _template_findings((*at, "template"), self.template)
+            yield from _template_findings((*location, "template"), self.template)
 
 
 class PoolArgs(SpecModel):
@@ -239,15 +239,17 @@ _OWNED_CONTAINER_FIELDS = {
 }
 
 
-def _template_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    yield from partial_template_findings(at, template)
+def _template_findings(location: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+    yield from partial_template_findings(location, template)
     metadata, spec = template.get("metadata"), template.get("spec")
     pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
     if isinstance(pod_labels, Mapping) and labels.APP in pod_labels:
-        yield from reserved_key_findings((*at, "metadata", "labels"), [labels.APP], {labels.APP})
+        yield from reserved_key_findings(
+            (*location, "metadata", "labels"), [labels.APP], {labels.APP}
+        )
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
         if isinstance(container, Mapping) and container.get("name") == PICKER_CONTAINER:
             for key, message in _OWNED_CONTAINER_FIELDS.items():
                 if key in container:
-                    yield error(SET_TWICE, (*at, "spec", "containers", index, key), message)
+                    yield error(SET_TWICE, (*location, "spec", "containers", index, key), message)

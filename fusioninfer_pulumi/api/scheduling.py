@@ -53,11 +53,11 @@ class NetworkTopologyRuleArgs(SpecModel):
     highest_tier_allowed: Count | None = None
     """Highest tier of a HyperNode that contains all of the pods; required with `hard`."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check that mode `hard` has a tier."""
         message = "is required for mode hard, because Volcano ignores the mode otherwise"
         is_hard = self.mode is NetworkTopologyMode.HARD
-        return check_fields(at, self, required("highest_tier_allowed", message, when=is_hard))
+        return check_fields(location, self, required("highest_tier_allowed", message, when=is_hard))
 
 
 class NetworkTopologyArgs(SpecModel):

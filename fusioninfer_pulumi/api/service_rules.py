@@ -55,13 +55,13 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
         message = "no role serves a model; add a worker, prefiller or decoder"
         yield error(FIELD_REQUIRED, ("roles",), message)
     for index, role in enumerate(spec.roles):
-        at = ("roles", index)
-        yield from _pod_key_findings(at, role)
-        yield from role_findings(at, role, has_model=spec.model is not None)
+        location = ("roles", index)
+        yield from _pod_key_findings(location, role)
+        yield from role_findings(location, role, has_model=spec.model is not None)
         if (spec.groups or 0) * role.replicas > MAX_COUNT:
             product = f"{spec.groups} x {role.replicas}"
             message = f"must be at most {MAX_COUNT} over all groups, got {product}"
-            yield error(OUT_OF_RANGE, (*at, "replicas"), message)
+            yield error(OUT_OF_RANGE, (*location, "replicas"), message)
     yield from check_model((), spec)
     yield from _gang_minimum_findings(spec)
 
@@ -70,7 +70,7 @@ def _is_router(role: RoleArgs) -> bool:
     return role.component_type is ComponentType.ROUTER
 
 
-def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
+def role_findings(location: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
     """Check the fields of a role, which are valid by themselves, against each other.
 
     `has_model`: whether the service has a `model`, so that the library can generate containers.
@@ -78,37 +78,37 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
     type_note = f"(this role is a {role.component_type.value})"
     if _is_router(role):
         message = f"has no effect, because a router serves no model; remove the field {type_note}"
-        yield from check_fields(at, role, does_not_apply(_SERVING_FIELDS, message))
-        yield from _router_findings(at, role)
+        yield from check_fields(location, role, does_not_apply(_SERVING_FIELDS, message))
+        yield from _router_findings(location, role)
         return
     message = f"belongs to a role of componentType router {type_note}"
-    yield from check_fields(at, role, does_not_apply(ROUTER_FIELDS, message))
-    yield from _template_findings(at, role, has_model=has_model)
+    yield from check_fields(location, role, does_not_apply(ROUTER_FIELDS, message))
+    yield from _template_findings(location, role, has_model=has_model)
     if role.component_type is ComponentType.WORKER:
         message = "belongs to a prefiller or a decoder (this role is a worker)"
-        yield from check_fields(at, role, does_not_apply("kv_transfer", message))
+        yield from check_fields(location, role, does_not_apply("kv_transfer", message))
     elif role.component_type is ComponentType.PREFILLER:
         message = "belongs to a decoder: only decode pods have a sidecar"
         row = does_not_apply(("kv_transfer.engine_port", "kv_transfer.sidecar"), message)
-        yield from check_fields(at, role, row)
+        yield from check_fields(location, role, row)
     if not role.has_node_count:
         message = (
             "is required, unless parallelism determines the pods per replica (pipeline does, or "
             "data with dataLocal)"
         )
-        yield from check_fields(at, role, required("multinode.node_count", message))
+        yield from check_fields(location, role, required("multinode.node_count", message))
     if role.parallelism is not None:
         node_count = role.multinode.node_count if role.multinode else None
-        yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
+        yield from parallelism_findings((*location, "parallelism"), role.parallelism, node_count)
 
 
-def _pod_key_findings(at: Location, args: ServiceSpec | RoleArgs) -> Iterator[Finding]:
+def _pod_key_findings(location: Location, args: ServiceSpec | RoleArgs) -> Iterator[Finding]:
     """Reject pod labels and annotations that the library or LeaderWorkerSet sets."""
     # A picker's Deployment selects its pods by `app`.
     is_router = isinstance(args, RoleArgs) and _is_router(args)
     reserved = labels.LWS_OWNED_LABELS | ({labels.APP} if is_router else set())
-    yield from reserved_key_findings((*at, "podLabels"), args.pod_labels, reserved)
-    annotations = (*at, "podAnnotations")
+    yield from reserved_key_findings((*location, "podLabels"), args.pod_labels, reserved)
+    annotations = (*location, "podAnnotations")
     yield from reserved_key_findings(annotations, args.pod_annotations, labels.GANG_ANNOTATIONS)
 
 
@@ -116,51 +116,51 @@ def _gang_minimum_findings(spec: ServiceSpec) -> Iterator[Finding]:
     by_name = {role.name: role for role in spec.roles}
     minima = spec.scheduling_strategy.gang_policy.min_role_replicas or {}
     for name, minimum in minima.items():
-        at = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", name)
+        location = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", name)
         role = by_name.get(name)
         if role is None:
             message = f"no role of that name; allowed: {', '.join(sorted(by_name))}"
-            yield error(NAME_NOT_FOUND, at, message)
+            yield error(NAME_NOT_FOUND, location, message)
         elif _is_router(role):
-            yield error(FIELD_OUT_OF_PLACE, at, "routers are not part of a gang; remove it")
+            yield error(FIELD_OUT_OF_PLACE, location, "routers are not part of a gang; remove it")
         elif minimum > role.replicas:
             message = f"must be at most the role's replicas ({role.replicas}), got {minimum}"
-            yield error(OUT_OF_RANGE, at, message)
+            yield error(OUT_OF_RANGE, location, message)
 
 
-def _template_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
+def _template_findings(location: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
     separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
     present = [name for name, template in separate.items() if template is not None]
     if role.template is not None:
-        yield from check_fields(at, role, conflict(_SEPARATE_TEMPLATES, "template"))
+        yield from check_fields(location, role, conflict(_SEPARATE_TEMPLATES, "template"))
     elif not present:
         if not has_model:
             message = (
                 "is required: the pods that serve the model; or set the service's model, and the "
                 "library generates them"
             )
-            yield from check_fields(at, role, required("template", message))
+            yield from check_fields(location, role, required("template", message))
         return
     elif role.nodes == 1 and role.has_node_count:
         message = "needs multinode.nodeCount of at least 2; use template"
-        yield from check_fields(at, role, does_not_apply(_SEPARATE_TEMPLATES, message))
+        yield from check_fields(location, role, does_not_apply(_SEPARATE_TEMPLATES, message))
     else:
         # At least one of the two templates is set, so only the missing one is reported.
         message = f"is required with {present[0]}"
-        yield from check_fields(at, role, required(_SEPARATE_TEMPLATES, message))
+        yield from check_fields(location, role, required(_SEPARATE_TEMPLATES, message))
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
-            place = (*at, name)
+            place = (*location, name)
             yield from role_template_findings(place, template, role.container, has_model=has_model)
     if not has_model or role.template is None:
         message = "needs the service's model, and template instead of leaderTemplate"
-        yield from check_fields(at, role, does_not_apply("engine", message))
+        yield from check_fields(location, role, does_not_apply("engine", message))
 
 
-def _router_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _router_findings(location: Location, role: RoleArgs) -> Iterator[Finding]:
     route, gateway = role.httproute, role.gateway
     yield from check_fields(
-        at,
+        location,
         role,
         conflict(
             ("strategy", "scorers"),
@@ -182,9 +182,11 @@ def _router_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
                 f"would create a Gateway without a route (httproute.{external}); remove it, or set "
                 "only implementation, or set refs"
             )
-            yield error(FIELD_OUT_OF_PLACE, (*at, "gateway"), message)
+            yield error(FIELD_OUT_OF_PLACE, (*location, "gateway"), message)
         if gateway.refs and route.parent_refs:
-            yield from check_fields(at, role, conflict("httproute.parent_refs", "gateway.refs"))
+            yield from check_fields(
+                location, role, conflict("httproute.parent_refs", "gateway.refs")
+            )
     names: list[str] = []
     for rewrite in role.model_rewrites or ():
         # A rewrite without `models` applies to all other names.
@@ -192,4 +194,4 @@ def _router_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
     if len(names) > len(set(names)):
         duplicate = next(name for name in names if names.count(name) > 1)
         message = f"rewrite {duplicate} more than once; remove all but one"
-        yield error(DUPLICATE_NAME, (*at, "modelRewrites"), message)
+        yield error(DUPLICATE_NAME, (*location, "modelRewrites"), message)

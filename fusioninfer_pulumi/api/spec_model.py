@@ -62,9 +62,9 @@ class SpecModel(BaseModel):
         """
         try:
             super().__init__(**fields)
-        except ValidationError as problem:
+        except ValidationError as exc:
             model = type(self)
-            raise InvalidServiceError(pydantic_findings(problem, model), model.__name__) from None
+            raise InvalidServiceError(pydantic_findings(exc, model), model.__name__) from None
 
     # With this mark pydantic calls `__init__` only for the outermost model, so no other one raises.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as in BaseModel
@@ -104,19 +104,19 @@ class SpecModel(BaseModel):
     #: Pairs of a list and the field of its items whose value must be unique in the list.
     UNIQUE: ClassVar[tuple[tuple[str, str], ...]] = ()
 
-    def findings(self, at: Location) -> Iterator[Finding]:
+    def findings(self, location: Location) -> Iterator[Finding]:
         """Check the fields, which are valid by themselves, against each other."""
-        del at
+        del location
         return iter(())
 
 
-def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
+def check_model(prefix: Location, model: SpecModel) -> Iterator[Finding]:
     """Check a model whose fields are valid, and every model in its fields."""
-    yield from _class_variable_findings(at, model)
-    yield from model.findings(at)
+    yield from _class_variable_findings(prefix, model)
+    yield from model.findings(prefix)
     for name, field in type(model).model_fields.items():
         value = getattr(model, name) if name in model.model_fields_set else None
-        location = (*at, field.alias or name)
+        location = (*prefix, field.alias or name)
         if isinstance(value, SpecModel):
             yield from check_model(location, value)
         elif isinstance(value, list):
@@ -125,18 +125,18 @@ def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
                     yield from check_model((*location, index), item)
 
 
-def _class_variable_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
+def _class_variable_findings(location: Location, model: SpecModel) -> Iterator[Finding]:
     """Check a model against `ONE_OF`, `AT_MOST_ONE_OF`, `FIRST_ENABLES_REST` and `UNIQUE`."""
     fields = type(model).model_fields
     chosen = find_set_fields(model, model.ONE_OF)
     if model.ONE_OF and len(chosen) != 1:
         allowed = ", ".join(fields[name].alias or name for name in model.ONE_OF)
         message = f"must have exactly one of {allowed}, got {' and '.join(chosen) or 'none'}"
-        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, location, message)
     present = find_set_fields(model, model.AT_MOST_ONE_OF)
     if len(present) > 1:
         message = f"{present[0]} conflicts with {present[1]}; remove one of them"
-        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, location, message)
     if model.FIRST_ENABLES_REST and not getattr(model, model.FIRST_ENABLES_REST[0]):
         switch, *names = model.FIRST_ENABLES_REST
         alias = fields[switch].alias
@@ -145,7 +145,7 @@ def _class_variable_findings(at: Location, model: SpecModel) -> Iterator[Finding
         message = f"has no effect {reason}; remove it"
         names = names or [name for name in fields if name != switch]
         row = does_not_apply(names, message, rule=FIELD_WITHOUT_EFFECT)
-        yield from check_fields(at, model, row)
+        yield from check_fields(location, model, row)
     for name, key in model.UNIQUE:
         first_indexes: dict[Any, int] = {}
         for index, item in enumerate(getattr(model, name) or ()):
@@ -154,7 +154,7 @@ def _class_variable_findings(at: Location, model: SpecModel) -> Iterator[Finding
             if first_index != index:
                 alias = fields[name].alias or name
                 message = f"{show(value)} is also the {key} of {alias}[{first_index}]"
-                yield error(DUPLICATE_NAME, (*at, alias, index, key), message)
+                yield error(DUPLICATE_NAME, (*location, alias, index, key), message)
 
 
 def empty_list() -> list[Any]:

@@ -106,67 +106,69 @@ def field_of(location: Sequence[str | int]) -> Location:
 
 def _convert_error(detail: ErrorDetails, root: type[BaseModel]) -> Finding:
     error_type, value, context = detail["type"], detail["input"], detail.get("ctx", {})
-    at = field_of(detail["loc"])
-    if len(at) > 1 and at[0] == "spec":
-        at = at[1:]
+    location = field_of(detail["loc"])
+    if len(location) > 1 and location[0] == "spec":
+        location = location[1:]
     if error_type == "extra_forbidden":
-        return _unknown_key(at, detail["loc"], root)
+        return _unknown_key(location, detail["loc"], root)
     if is_output(value):
-        return error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
+        return error(OUTPUT_NOT_ALLOWED, location, OUTPUT_HINT)
     is_about_key = detail["loc"][-1:] == ("[key]",)
     if error_type == "invalid_key" or (error_type == "string_type" and is_about_key):
-        return error(WRONG_TYPE, at, f"keys must be strings, got {show(value)}")
+        return error(WRONG_TYPE, location, f"keys must be strings, got {show(value)}")
     if error_type in _EXPECTED_TYPES:
-        return error(WRONG_TYPE, at, f"must be {_EXPECTED_TYPES[error_type]}, got {show(value)}")
+        return error(
+            WRONG_TYPE, location, f"must be {_EXPECTED_TYPES[error_type]}, got {show(value)}"
+        )
     if error_type in _BOUNDS:
         words, context_key = _BOUNDS[error_type]
         limit = context[context_key]
         limit = int(limit) if limit == int(limit) else limit
-        return error(OUT_OF_RANGE, at, f"must be {words} {limit}, got {show(value)}")
+        return error(OUT_OF_RANGE, location, f"must be {words} {limit}, got {show(value)}")
     if error_type in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
         closest = closest_name(value, allowed) if isinstance(value, str) else None
         hint = f"; did you mean {closest}?" if closest is not None and len(allowed) > 1 else ""
-        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {show(value)}{hint}")
+        return error(UNKNOWN_VALUE, location, f"must be {choice}, got {show(value)}{hint}")
     if error_type == "string_pattern_mismatch":
         description = _DESCRIPTIONS[context["pattern"]]
-        return error(INVALID_FORMAT, at, f"must be {description}, got {show(value)}")
+        return error(INVALID_FORMAT, location, f"must be {description}, got {show(value)}")
     if error_type in _RULES_AND_MESSAGES:
         rule, message = _RULES_AND_MESSAGES[error_type]
-        return error(rule, at, message.format(length=len(value), **context))
+        return error(rule, location, message.format(length=len(value), **context))
     # A `rule_error` has the rule's id as its type. Only ids have hyphens, pydantic's types do not.
     is_rule_id = "-" in error_type
-    return error(Rule(error_type) if is_rule_id else WRONG_TYPE, at, detail["msg"])
+    return error(Rule(error_type) if is_rule_id else WRONG_TYPE, location, detail["msg"])
 
 
-def _unknown_key(at: Location, location: tuple[str | int, ...], root: type[BaseModel]) -> Finding:
-    """Return the finding at `at` for an unknown key, which pydantic reports at `location`."""
-    key = str(location[-1])
-    fields = _fields_at(location[:-1], root)
+def _unknown_key(location: Location, path: tuple[str | int, ...], root: type[BaseModel]) -> Finding:
+    """Return the finding at `location` for an unknown key, which pydantic reports at `path`."""
+    key = str(path[-1])
+    fields = _fields_at(path[:-1], root)
     if key in fields:
         # Pydantic rejects a Python name as unknown if the field is also set under its alias.
         message = f"{fields[key].alias} and {key} are the same field; remove one of them"
-        return error(DUPLICATE_KEY, at[:-1], message)
+        return error(DUPLICATE_KEY, location[:-1], message)
     # Look for the key in the models that contain this one, the innermost first.
-    for length in reversed(range(len(location) - 1)):
-        outer_fields = _fields_at(location[:length], root)
+    for length in reversed(range(len(path) - 1)):
+        outer_fields = _fields_at(path[:length], root)
         if key in outer_fields:
-            parent = location[1:length] if location[0] == "spec" else location[:length]
+            parent = path[1:length] if path[0] == "spec" else path[:length]
             top = "the document" if "spec" in outer_fields else root.__name__
             if "roles" in outer_fields:
                 top = "the service, next to roles"
             elif length:
                 top = "spec"
             place = format_path(parent) or top
-            return error(UNKNOWN_KEY, at, f"unknown key here; it is a field of {place}")
-    if len(location) == 1 and key in _fields_at(("spec",), root):
-        return error(UNKNOWN_KEY, at, "unknown key here; move it below spec")
+            return error(UNKNOWN_KEY, location, f"unknown key here; it is a field of {place}")
+    if len(path) == 1 and key in _fields_at(("spec",), root):
+        return error(UNKNOWN_KEY, location, "unknown key here; move it below spec")
     aliases = {field.alias or name for name, field in fields.items()}
     known = sorted(map(to_snake, aliases) if "_" in key else aliases)
     closest = closest_name(key, known)
     hint = f", did you mean {closest}?" if closest else f"; allowed: {', '.join(known)}"
-    return error(UNKNOWN_KEY, at, f"unknown key{hint}")
+    return error(UNKNOWN_KEY, location, f"unknown key{hint}")
 
 
 def _fields_at(location: Iterable[str | int], root: type[BaseModel]) -> dict[str, FieldInfo]:

@@ -28,10 +28,10 @@ def check_targets(
     route = routing.router.httproute if routing is not None else None
     if routing is None or route is None:
         return
-    at = (*routing.at, "httproute")
+    location = (*routing.location, "httproute")
     fails = "its share of requests fails"
     for index, share in enumerate(route.split or ()):
-        place = (*at, "split", index, "service")
+        place = (*location, "split", index, "service")
         other = _find_service(plan, plans, share.service)
         if other is None:
             if complete:
@@ -50,10 +50,12 @@ def check_targets(
     other = _find_service(plan, plans, routed_by)
     no_requests = "this service gets no requests"
     if other is None and complete:
-        yield from _report_missing_service((*at, "routedBy"), plan, plans, routed_by, no_requests)
+        yield from _report_missing_service(
+            (*location, "routedBy"), plan, plans, routed_by, no_requests
+        )
     elif other is not None and (other.routing is None or other.routing.route is None):
         message = f"{routed_by} has no route: {no_requests}"
-        yield warning(SERVICE_NOT_FOUND, (*at, "routedBy"), message)
+        yield warning(SERVICE_NOT_FOUND, (*location, "routedBy"), message)
 
 
 def _find_service(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> ServicePlan | None:
@@ -69,7 +71,7 @@ def _find_service(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) ->
 
 
 def _report_missing_service(
-    at: Location, plan: ServicePlan, plans: Sequence[ServicePlan], name: str, effect: str
+    location: Location, plan: ServicePlan, plans: Sequence[ServicePlan], name: str, effect: str
 ) -> Iterator[Finding]:
     others = [other for other in plans if other is not plan]
     # The only service of an input may refer to services of other inputs.
@@ -82,7 +84,7 @@ def _report_missing_service(
         f"the input has no service {name} in namespace {plan.namespace}: {effect} unless the "
         f"cluster has one{hint}"
     )
-    yield warning(SERVICE_NOT_FOUND, at, message)
+    yield warning(SERVICE_NOT_FOUND, location, message)
 
 
 def _list_matches(route: RoutePlan) -> list[Mapping[str, Any]]:
@@ -122,7 +124,7 @@ class ClusterServices:
         reported: set[tuple[object, ...]] = set()
         # The values of Outputs are unknown, so only the same Output is the same namespace.
         namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
-        for kind, name, at, owner_text in _list_object_names(plan):
+        for kind, name, location, owner_text in _list_object_names(plan):
             owner = len(self._plans), owner_text
             earlier = self._owners.setdefault((namespace, kind, name), owner)
             if earlier != owner and (earlier, owner) not in reported:
@@ -130,10 +132,10 @@ class ClusterServices:
                 if kind == _SERVICE:
                     # Errors about the services' other objects would only repeat this one.
                     message = f'"{name}" is also the name of another service in this namespace'
-                    return [error(NAME_COLLISION, at, message)]
+                    return [error(NAME_COLLISION, location, message)]
                 _, earlier_text = earlier
                 message = f'{kind} "{name}" would also belong to {earlier_text}; rename one of them'
-                findings.append(error(NAME_COLLISION, at, message))
+                findings.append(error(NAME_COLLISION, location, message))
         return findings
 
 
@@ -160,7 +162,7 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
             "the older route receives them all; use another host name, path or header, or "
             "routedBy for a share of them"
         )
-        yield warning(ROUTES_CONFLICT, (*one.at, "httproute"), message)
+        yield warning(ROUTES_CONFLICT, (*one.location, "httproute"), message)
 
 
 def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
@@ -201,22 +203,27 @@ def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, 
     if plan.shape.has_endpoint_picker:
         yield "Service", object_names.endpoint_picker(plan.service), _NAME, service
     for role in plan.roles:
-        at, owner = ("roles", role.position, "name"), f"role {role.name} of {service}"
+        location, owner = ("roles", role.position, "name"), f"role {role.name} of {service}"
         # NetworkPolicy, PodDisruptionBudget, PodMonitor and autoscaler.
-        yield "Objects named", object_names.role_network_policy(plan.service, role.name), at, owner
+        yield (
+            "Objects named",
+            object_names.role_network_policy(plan.service, role.name),
+            location,
+            owner,
+        )
         for lws in role.lws:
-            yield "LeaderWorkerSet", lws.name, at, owner
-            yield "StatefulSet", lws.name, at, owner
+            yield "LeaderWorkerSet", lws.name, location, owner
+            yield "StatefulSet", lws.name, location, owner
             indexes = range(count_max_replicas(role, lws))
             pods = [object_names.leader_pod(lws.name, index) for index in indexes]
             network = role.args.network_config
             is_unique = network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA
             # LeaderWorkerSet creates a headless Service, with UniquePerReplica one per replica.
             for name in pods if is_unique else [lws.name]:
-                yield "Service", name, at, owner
+                yield "Service", name, location, owner
             if role.nodes > 1:
                 for name in pods:
-                    yield "StatefulSet", name, at, owner
+                    yield "StatefulSet", name, location, owner
 
 
 def count_max_replicas(role: RolePlan, planned: LwsPlan) -> int:

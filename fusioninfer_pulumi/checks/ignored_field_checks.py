@@ -41,7 +41,7 @@ def check_ignored_fields(plan: ServicePlan) -> list[Finding]:
         findings += check_fields(("roles", role.position), user_role, *rows)
     if plan.routing is not None:
         rows = _build_router_rows(plan.routing)
-        findings += check_fields(plan.routing.at, plan.routing.router, *rows)
+        findings += check_fields(plan.routing.location, plan.routing.router, *rows)
     # A field may have several reasons; the first is enough.
     first_findings: dict[Location, Finding] = {}
     for finding in findings:

@@ -46,12 +46,12 @@ def check_objects(plan: ServicePlan) -> Iterator[Finding]:
 
 
 def _locate(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) -> Finding:
-    at, is_exact = find_user_field(finding.location, manifest, plan)
+    location, is_exact = find_user_field(finding.location, manifest, plan)
     if is_exact:
-        return finding.at(*at)
+        return finding.with_location(*location)
     name = f"{manifest['kind']} {manifest['metadata']['name']}"
     message = f"{name}: {format_path(finding.location)}: {finding.message}"
-    return replace(finding, location=at, message=message)
+    return replace(finding, location=location, message=message)
 
 
 def find_user_field(
@@ -73,12 +73,12 @@ def find_user_field(
         pod = role.pods.leader if location[:3] == _LEADER else role.pods.all[-1]
         return plan.provenance.locate((*pod.path, *location[3:]))
     if plan.routing is not None:
-        at, router = plan.routing.at, plan.routing.router
+        prefix, router = plan.routing.location, plan.routing.router
         if manifest["kind"] == "HTTPRoute" and router.httproute is not None:
-            return plan.provenance.find_field((*at, "httproute", *location[1:]))
+            return plan.provenance.find_field((*prefix, "httproute", *location[1:]))
         if manifest["kind"] == "Deployment" and router.endpoint_picker is not None:
             # The user's template is merged into the generated one, so indexes differ.
-            return (*at, "endpointPicker", "template"), False
+            return (*prefix, "endpointPicker", "template"), False
         if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == router.name:
-            return at, False
+            return prefix, False
     return (), False

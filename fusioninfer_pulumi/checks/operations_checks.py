@@ -96,15 +96,15 @@ def check_monitoring(built: BuiltService) -> Iterator[Finding]:
 
 
 def _check_engine_monitor(role: RolePlan) -> Iterator[Finding]:
-    at, port = ("roles", role.position), role.pods.port
+    location, port = ("roles", role.position), role.pods.port
     reason = role.pods.command.explain_missing_metrics()
     if reason is not None:
         message = f"monitoring gets no metrics from {role.name}: {reason}"
-        yield warning(ENGINE_WITHOUT_METRICS, at, message)
+        yield warning(ENGINE_WITHOUT_METRICS, location, message)
     if find_declared_port(role, port) is None:
         yield error(
             MONITORED_TARGET_MISSING,
-            (*at, "template" if role.args.template else "leaderTemplate"),
+            (*location, "template" if role.args.template else "leaderTemplate"),
             f"monitoring finds pods by declared ports, and port {port} of {role.name} is not "
             "declared; add it to the container's ports "
             f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
@@ -129,9 +129,11 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
         args = role.args.autoscaling
         if args is None:
             continue
-        at = ("roles", role.position, "autoscaling")
-        yield from check_fields(at, args, *_list_conflicts(built, role, args))
-        metrics = [((*at, "metrics", index), metric) for index, metric in enumerate(args.metrics)]
+        location = ("roles", role.position, "autoscaling")
+        yield from check_fields(location, args, *_list_conflicts(built, role, args))
+        metrics = [
+            ((*location, "metrics", index), metric) for index, metric in enumerate(args.metrics)
+        ]
         has_groups = (built.args.groups or 1) > 1
         for place, metric in metrics:
             is_shared = metric.query is not None or metric.source is MetricSource.EXTERNAL
@@ -142,7 +144,7 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
         only_keda = "belongs to engine KEDA; remove it"
         only_hpa = "belongs to engine HPA; remove it"
         fields = ("prometheus", "keda", "time_to_first_token", "time_per_token")
-        yield from check_fields(at, args, does_not_apply(fields, only_keda, when=is_hpa))
+        yield from check_fields(location, args, does_not_apply(fields, only_keda, when=is_hpa))
         metric_rows = (
             does_not_apply(("query", "unsafe_ssl"), only_keda, when=is_hpa),
             does_not_apply(("source", "selector"), only_hpa, when=not is_hpa),
@@ -157,11 +159,11 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
             )
             yield error(OUT_OF_RANGE, ("roles", role.position, "replicas"), message)
         if built.plan.gang is not None and not built.plan.gang.is_native:
-            yield from _check_gang_minimum(built, role, args, at)
+            yield from _check_gang_minimum(built, role, args, location)
         if args.target is not None:
-            yield from _check_target(built, role, args, (*at, "target"))
-        yield from _check_scaler_fields(args, at)
-        yield from _check_metric_sources(built, args, at)
+            yield from _check_target(built, role, args, (*location, "target"))
+        yield from _check_scaler_fields(args, location)
+        yield from _check_metric_sources(built, args, location)
 
 
 def _list_conflicts(
@@ -210,7 +212,7 @@ def _list_conflicts(
 
 
 def _check_target(
-    built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs, location: Location
 ) -> Iterator[Finding]:
     """Check that Prometheus reads the metrics that `target` needs of the engines and the picker."""
     spec = built.args
@@ -226,7 +228,7 @@ def _check_target(
     queues_in_picker = routing is not None and routing.intent.flow_control
     ttft_includes_queue = args.time_to_first_token is not None and queues_in_picker
     if counts_queued_requests(args) or ttft_includes_queue:
-        yield from _check_picker_target(built, role, args, at)
+        yield from _check_picker_target(built, role, args, location)
 
 
 def _check_picker_target(
@@ -247,7 +249,7 @@ def _check_picker_target(
     has_metrics, monitoring = picker.epp.args.metrics is not MetricsMode.OFF, built.args.monitoring
     is_unmonitored = monitoring is not None and monitoring.picker is False
     yield from check_fields(
-        routing.at,
+        routing.location,
         routing.router,
         FieldRule(
             "endpoint_picker_config",
@@ -282,7 +284,7 @@ def _check_picker_target(
 
 
 def _check_metric_sources(
-    built: BuiltService, args: AutoscalingArgs, at: Location
+    built: BuiltService, args: AutoscalingArgs, location: Location
 ) -> Iterator[Finding]:
     """Check that metrics exist at zero replicas, and that policies let Prometheus read them."""
     queries = [metric.query or metric.name or "" for metric in args.metrics]
@@ -296,7 +298,7 @@ def _check_metric_sources(
             "come from the role's own pods, and none of them runs at zero replicas, so no replica "
             "ever starts; use target, or a metric of the endpoint picker or gateway"
         )
-        yield error(AUTOSCALING_NEVER_WAKES, (*at, "metrics"), message)
+        yield error(AUTOSCALING_NEVER_WAKES, (*location, "metrics"), message)
     routing = built.plan.routing
     policy = None if routing is None else routing.network_policy
     # If `monitoring` is set, `check_network_policies` reports the policy.
@@ -307,11 +309,11 @@ def _check_metric_sources(
             f"blocks Prometheus, so autoscaling does not see {engine_metrics[0]}; set metrics to "
             "the NetworkPolicyPeers that read metrics, or enabled: false to allow all"
         )
-        yield error(NETWORK_POLICY, (*routing.at, "networkPolicy"), message)
+        yield error(NETWORK_POLICY, (*routing.location, "networkPolicy"), message)
 
 
 def _check_gang_minimum(
-    built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs, location: Location
 ) -> Iterator[Finding]:
     minima = built.args.scheduling_strategy.gang_policy.min_role_replicas or {}
     field = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", role.name)
@@ -321,7 +323,7 @@ def _check_gang_minimum(
             "added replica that does not fit blocks all others; set it to at most minReplicas "
             f"({args.min_replicas})"
         )
-        yield error(FIELD_REQUIRED, at, message)
+        yield error(FIELD_REQUIRED, location, message)
     elif minima[role.name] > args.min_replicas:
         message = (
             f"must be at most autoscaling's minReplicas ({args.min_replicas}), got "
@@ -330,20 +332,20 @@ def _check_gang_minimum(
         yield error(OUT_OF_RANGE, field, message)
 
 
-def _check_scaler_fields(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+def _check_scaler_fields(args: AutoscalingArgs, location: Location) -> Iterator[Finding]:
     """Check the fields that HPA or KEDA requires, and KEDA's idle replicas."""
     is_keda = args.engine is AutoscalingEngine.KEDA
     if is_keda and args.prometheus is None and (args.metrics or args.target is not None):
         message = "is required with engine KEDA: the address of Prometheus"
-        yield error(FIELD_REQUIRED, (*at, "prometheus"), message)
+        yield error(FIELD_REQUIRED, (*location, "prometheus"), message)
     idle = args.keda.idle_replica_count if args.keda is not None else None
     if idle is not None and idle >= args.min_replicas:
         message = f"must be below minReplicas ({args.min_replicas}), got {idle}"
-        yield error(OUT_OF_RANGE, (*at, "keda", "idleReplicaCount"), message)
+        yield error(OUT_OF_RANGE, (*location, "keda", "idleReplicaCount"), message)
     field = "query" if is_keda else "name"
     row = required(field, f"is required with engine {args.engine.value}")
     for index, metric in enumerate(args.metrics):
-        yield from check_fields((*at, "metrics", index), metric, row)
+        yield from check_fields((*location, "metrics", index), metric, row)
 
 
 def check_prefill_decode_ratio(built: BuiltService) -> Iterator[Finding]:

@@ -29,10 +29,10 @@ def check_rollout_settings(plan: ServicePlan) -> Iterator[Finding]:
         unavailable = role.get_rollout_field("max_unavailable")
         is_rolling = rollout.strategy is RolloutStrategy.ROLLING
         if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
-            at = role.locate_rollout_field("max_unavailable")
+            location = role.locate_rollout_field("max_unavailable")
             replicas = f"all {count} replicas of {role.name}"
             message = f"{unavailable} lets an update take {replicas} down at once"
-            yield warning(UPDATE_TAKES_SERVICE_DOWN, at, message)
+            yield warning(UPDATE_TAKES_SERVICE_DOWN, location, message)
 
 
 def check_startup_timeouts(plan: ServicePlan) -> Iterator[Finding]:
@@ -94,8 +94,8 @@ def _check_role_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     per_role = plan.shape.layout is Layout.PER_ROLE
     if role.get_rollout_field("max_unavailable") == 0 and not (per_role and surge):
         message = "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0"
-        at = role.locate_rollout_field("max_unavailable")
-        yield error(MAX_UNAVAILABLE_ZERO, at, message)
+        location = role.locate_rollout_field("max_unavailable")
+        yield error(MAX_UNAVAILABLE_ZERO, location, message)
     if surge and not per_role:
         message = (
             f"requires layout: PerRole, got {show(surge)}: with PerReplica each LeaderWorkerSet "

@@ -54,7 +54,7 @@ NETWORK_POLICY = Rule("network-policy")
 
 def check_http_route(routing: Routing) -> Iterator[Finding]:
     """Warn about a missing route, or a route that attaches to no Gateway."""
-    router, route, field = routing.router, routing.route, (*routing.at, "httproute")
+    router, route, field = routing.router, routing.route, (*routing.location, "httproute")
     if route is None:
         if router.httproute is None or router.httproute.external_field is None:
             effect = "reaches the pool" if router.has_endpoint_picker else "uses a gateway"
@@ -78,7 +78,7 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
     Without the location of the gateway's proxies, no policy can be created. That is an error,
     because without a policy every pod may send requests.
     """
-    field, args = (*routing.at, "networkPolicy"), routing.router.network_policy
+    field, args = (*routing.location, "networkPolicy"), routing.router.network_policy
     plan, gateway = routing.network_policy, routing.implementation
     if plan is None:
         is_default = args is None and gateway.build_peers is not None
@@ -99,7 +99,11 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
 
 def check_several_pools(routing: Routing) -> Iterator[Finding]:
     """Check `split` and rules with several pools against the Gateway's implementation."""
-    route, at, implementation = routing.route, (*routing.at, "httproute"), routing.implementation
+    route, location, implementation = (
+        routing.route,
+        (*routing.location, "httproute"),
+        routing.implementation,
+    )
     text = _SEVERAL_POOLS.get(implementation.several_pools)
     if route is None or text is None:
         return
@@ -107,11 +111,11 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
     is_rejected = implementation.several_pools is SeveralPools.NO
     if route.split and (is_rejected or route.has_split):
         make_finding = error if is_rejected else warning
-        yield make_finding(SEVERAL_POOLS_UNSUPPORTED, (*at, "split"), message)
+        yield make_finding(SEVERAL_POOLS_UNSUPPORTED, (*location, "split"), message)
     for index, rule in enumerate(route.rules):
         # `corrected` backends become the service's pool.
         if sum(is_pool(ref) for ref in rule.backends) + len(rule.corrected) > 1:
-            field = (*at, "rules", index, "backendRefs")
+            field = (*location, "rules", index, "backendRefs")
             yield warning(SEVERAL_POOLS_UNSUPPORTED, field, message)
 
 
@@ -131,11 +135,11 @@ _SEVERAL_POOLS = {
 
 def check_pool(routing: Routing) -> Iterator[Finding]:
     """Report serving roles that are not in the pool, and ports that differ within the pool."""
-    at, declared, served = routing.at, routing.spec.roles, routing.served
+    location, declared, served = routing.location, routing.spec.roles, routing.served
     intent, pool = routing.intent, routing.router.pool
     if not routing.router.has_endpoint_picker:
         return
-    field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
+    field = (*location, "strategy" if intent.strategy is not None else "endpointPickerConfig")
     in_pool = {role.name for role in served}
     idle_roles = [role for role in list_serving_roles(declared) if role.name not in in_pool]
     if intent.strategy is Strategy.PD_DISAGGREGATION:
@@ -153,7 +157,7 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
         has_one_port = all(role.pods.command.port_count == 1 for role in served)
         expected = "one port" if has_one_port else "the same ports"
         message = f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}"
-        yield error(SERVING_PORTS_DIFFER, at, message)
+        yield error(SERVING_PORTS_DIFFER, location, message)
     target_ports = None if pool is None else pool.target_ports
     for role in served:
         if target_ports is not None and role.pods.port not in target_ports:
@@ -161,7 +165,7 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
                 f"do not contain {role.pods.port}, on which {role.name} serves; add it, or set the "
                 "role's port"
             )
-            yield error(SERVING_PORTS_DIFFER, (*at, "pool", "targetPorts"), message)
+            yield error(SERVING_PORTS_DIFFER, (*location, "pool", "targetPorts"), message)
 
 
 def _check_disaggregation(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
@@ -190,7 +194,7 @@ def check_reference_grants(routing: Routing) -> Iterator[Finding]:
             f"{grant.to_kind} {grant.to_name} is in a different namespace from the "
             f"{grant.from_kind}: it requires a ReferenceGrant; referenceGrants: true creates it"
         )
-        yield warning(REFERENCE_GRANT_MISSING, grant.at, message)
+        yield warning(REFERENCE_GRANT_MISSING, grant.location, message)
 
 
 ROUTE_CHECKS: tuple[Callable[[Routing], Iterable[Finding]], ...] = (
@@ -235,19 +239,19 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
     if epp.settings is None:
         return
-    at = (*routing.at, *_IMAGE)
+    location = (*routing.location, *_IMAGE)
     for metrics in exported:
         problem = (
             f"cannot read {metrics.waiting} and {metrics.kv_cache}, so {joined_features} cannot "
             "work"
         )
         can_read = partial(can_read_metrics, metrics=metrics)
-        yield from _check_feature(epp.family, at, problem, can_read, make_finding)
+        yield from _check_feature(epp.family, location, problem, can_read, make_finding)
 
 
 def _check_feature(
     family: EppFamily,
-    at: Location,
+    location: Location,
     problem: str,
     is_supported: Callable[[EppFamily], bool],
     make_finding: Callable[[Rule, Location, str], Finding] = error,
@@ -258,14 +262,14 @@ def _check_feature(
     """
     if not is_supported(family):
         message = f"{family.name} {problem}; use {find_closest_image(family, is_supported)}"
-        yield make_finding(RELEASE_WITHOUT_FEATURE, at, message)
+        yield make_finding(RELEASE_WITHOUT_FEATURE, location, message)
 
 
 def _check_picker_config(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     if routing.intent.strategy is None:
         is_custom = is_output(epp.image) or find_family(epp.image) is None
         for finding in check_config(epp.config, epp.family, is_custom=is_custom):
-            yield finding.under(*routing.at, "endpointPickerConfig")
+            yield finding.with_prefix(*routing.location, "endpointPickerConfig")
 
 
 def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> Iterator[Finding]:
@@ -276,8 +280,8 @@ def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> It
     """
     try:
         config = read_config(text)
-    except ConfigNotYamlError as problem:
-        yield error(PICKER_CONFIG_INVALID, (), str(problem))
+    except ConfigNotYamlError as exc:
+        yield error(PICKER_CONFIG_INVALID, (), str(exc))
         return
     if not isinstance(config, dict):
         message = (
@@ -310,18 +314,18 @@ def _check_strategy(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     # `check_pool` checks the strategy's roles.
     if epp.settings is not None:
         for finding in check_strategy(epp.family, epp.settings):
-            yield finding.under(*routing.at)
+            yield finding.with_prefix(*routing.location)
 
 
 def _check_flow_control(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
-    at = (*routing.at, "endpointPicker")
+    location = (*routing.location, "endpointPicker")
     if epp.settings is not None and epp.args.service_levels and not routing.intent.flow_control:
         message = "must not be false with serviceLevels, which queue requests; remove one of them"
-        yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, (*location, "flowControl"), message)
     elif routing.intent.flow_control:
         problem = "cannot queue requests: it answers 503 while no pod is ready"
         yield from _check_feature(
-            epp.family, at, problem, lambda family: family.flow_control_metrics is not None
+            epp.family, location, problem, lambda family: family.flow_control_metrics is not None
         )
 
 
@@ -329,8 +333,8 @@ def _check_picker_arguments(routing: Routing, epp: EppPlan) -> Iterator[Finding]
     for index, argument in enumerate(epp.args.args or ()):
         name = argument.lstrip("-").partition("=")[0]
         if argument.startswith("-") and name in OWNED_FLAGS:
-            at = (*routing.at, "endpointPicker", "args", index)
-            yield error(SET_BY_LIBRARY, at, f"--{name} is set by the library; remove it")
+            location = (*routing.location, "endpointPicker", "args", index)
+            yield error(SET_BY_LIBRARY, location, f"--{name} is set by the library; remove it")
 
 
 def check_strategy(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
@@ -365,16 +369,16 @@ def _check_scorers(family: EppFamily, settings: EppSettings) -> Iterator[Finding
         return
     supported = [name for name, scorer in SCORERS.items() if family.has_plugin(scorer.plugin)]
     for name, weight in settings.scorers.items():
-        at = ("scorers", name)
+        location = ("scorers", name)
         if name not in SCORERS:
             message = f"unknown scorer; {family.name} has {', '.join(supported)}"
-            yield error(UNKNOWN_VALUE, at, message)
+            yield error(UNKNOWN_VALUE, location, message)
         elif name not in supported:
             message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(supported)}"
-            yield error(RELEASE_WITHOUT_FEATURE, at, message)
+            yield error(RELEASE_WITHOUT_FEATURE, location, message)
         elif family.integer_weights and weight != int(weight):
             message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
-            yield error(OUT_OF_RANGE, at, message)
+            yield error(OUT_OF_RANGE, location, message)
     scorer, *_ = STRATEGIES[settings.strategy]
     if scorer not in settings.scorers:
         message = (
@@ -395,7 +399,7 @@ def _check_model_rewrites(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     if routing.router.model_rewrites:
         yield from _check_feature(
             epp.family,
-            (*routing.at, "modelRewrites"),
+            (*routing.location, "modelRewrites"),
             "ignores InferenceModelRewrites, so requests would keep their model names",
             lambda family: family.rewrite_api is not None,
         )

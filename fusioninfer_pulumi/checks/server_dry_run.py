@@ -145,13 +145,15 @@ def _convert_rejection(
         location = parse_field(field)
         if any(location[: len(path)] == path for path in stand_ins):
             continue  # about `STAND_IN`, not the real value
-        at, is_exact = find_user_field((*dry_run.template, *location), dry_run.rendered, plan)
+        user_location, is_exact = find_user_field(
+            (*dry_run.template, *location), dry_run.rendered, plan
+        )
         if products and _UNKNOWN_FIELD.search(reason):
             message = (
                 f"{products[-1].name}: {dry_run.manifest['kind']} has no field "
                 f"{format_path(location)}; install {products[-1].requirement}"
             )
-            yield reason, error(CRD_NOT_INSTALLED, at, message)
+            yield reason, error(CRD_NOT_INSTALLED, user_location, message)
             continue
         prefix = "" if is_exact or not location else f"{format_path(location)}: "
         is_uncertain = (
@@ -164,7 +166,7 @@ def _convert_rejection(
         )
         make_finding = warning if is_uncertain else error
         message = f"the API server rejects {dry_run.name}: {prefix}{reason}"
-        yield reason, make_finding(API_SERVER_REJECTS, at, message)
+        yield reason, make_finding(API_SERVER_REJECTS, user_location, message)
 
 
 _NOT_CHECKED = re.compile(

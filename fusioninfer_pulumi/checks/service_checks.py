@@ -57,15 +57,15 @@ def check_model_cache(built: BuiltService) -> Iterator[Finding]:
         is_certain = unit == "pod" or any(role.nodes > 1 for role in roles)
         make_finding = error if is_certain else warning
         message = f"allows one {unit}, but {pod_count} pods mount the claim; use ReadWriteMany"
-        at = ("model", "cache", "storage", "accessModes")
-        yield make_finding(ACCESS_MODE_TOO_NARROW, at, message)
+        location = ("model", "cache", "storage", "accessModes")
+        yield make_finding(ACCESS_MODE_TOO_NARROW, location, message)
     size, weights = storage.size, get_weights_size(model)
     if weights is not None and quantity.parse(size) < weights:
         # If the size is from the model catalogue, the weights may have another precision.
         make_finding = error if model.size is not None else warning
         message = f"must be at least {weights / 2**30:.0f} GiB, got {size}"
-        at = ("model", "cache", "storage", "size")
-        yield make_finding(CACHE_BELOW_MODEL_SIZE, at, message)
+        location = ("model", "cache", "storage", "size")
+        yield make_finding(CACHE_BELOW_MODEL_SIZE, location, message)
 
 
 def check_presets(provenance: Provenance) -> Iterator[Finding]:
@@ -82,9 +82,11 @@ def check_presets(provenance: Provenance) -> Iterator[Finding]:
             yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)
 
 
-def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
+def _check_release(
+    location: Location, role: RoleArgs, args: InferenceServiceArgs
+) -> Iterator[Finding]:
     """Report an `engine.version` next to an image in the template, or an unknown version."""
-    place = (*at, "engine") if role.engine is not None else ("engine",)
+    place = (*location, "engine") if role.engine is not None else ("engine",)
     engine = role.engine or args.engine
     if engine is None or engine.version is None:
         return
@@ -173,8 +175,8 @@ def _check_role_names(built: BuiltService) -> Iterator[Finding]:
     for role in built.plan.roles:
         if role.name in RESERVED_ROLES:
             message = f'"{role.name}" is reserved for the router\'s objects'
-            at = ("roles", role.position, "name")
-            yield error(SET_BY_LIBRARY, at, f"{message}; reserved names: {reserved}")
+            location = ("roles", role.position, "name")
+            yield error(SET_BY_LIBRARY, location, f"{message}; reserved names: {reserved}")
 
 
 def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
@@ -202,13 +204,13 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
         names.append((("metadata", "name"), "endpoint picker", picker, DNS_LABEL_LIMIT))
     if routing is not None and routing.gateway is not None:
         names.append((("metadata", "name"), "Gateway", routing.gateway.name, DNS_LABEL_LIMIT))
-    for at, kind, name, limit in names:
+    for location, kind, name, limit in names:
         if len(name) > limit:
             message = (
                 f"the name of {kind} {name} has {len(name)} characters, at most {limit} are "
                 f"allowed; shorten the name of the service or role by {len(name) - limit}"
             )
-            yield error(NAME_TOO_LONG, at, message)
+            yield error(NAME_TOO_LONG, location, message)
 
 
 def _check_reachability(built: BuiltService) -> Iterator[Finding]:

@@ -90,7 +90,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     located = []
     for finding in ordered:
         user_field, _ = locate(finding.location)
-        located.append(finding.at(*user_field))
+        located.append(finding.with_location(*user_field))
     return replace(plan, findings=tuple(dict.fromkeys(located)))
 
 
@@ -127,7 +127,7 @@ def _estimate_memory(
     if package is None:
         locations = [("roles", role.position) for role in plan.roles if role.args.accelerator]
         message = f"memory not checked: it {NEEDS_CAPACITY}"
-        return {}, [info(MEMORY_NOT_CHECKED, at, message) for at in locations]
+        return {}, [info(MEMORY_NOT_CHECKED, location, message) for location in locations]
     memory, findings = package.check(plan, args)
     return memory, list(findings)
 

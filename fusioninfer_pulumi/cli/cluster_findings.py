@@ -30,8 +30,8 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
     try:
         cluster = LiveCluster(KubernetesApi(None, context), plans, registered=registered)
         service_findings, cluster_findings = check_cluster(cluster, checks)
-    except UnreadableError as problem:
-        sources[-1].add(option, error(API_SERVER_CHECK_INCOMPLETE, (), str(problem)))
+    except UnreadableError as exc:
+        sources[-1].add(option, error(API_SERVER_CHECK_INCOMPLETE, (), str(exc)))
         return
     remaining = iter(service_findings)
     for source in valid:

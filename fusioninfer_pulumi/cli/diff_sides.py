@@ -53,8 +53,8 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
             if existed:
                 old = read_diff_side(str(old_path), options, old.name)
                 old.render()
-    except _RevisionError as problem:
-        old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(problem)))
+    except _RevisionError as exc:
+        old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(exc)))
         return DiffSides(old, Source(path, objects=[]), decisive=(old,))
     if existed and _is_empty(Path(path)):
         new = Source(path, objects=[])

@@ -304,13 +304,13 @@ def _run(arguments: Sequence[str]) -> int:
         # The reader closed the pipe: `... | head`.
         _discard_output()
         return BROKEN_PIPE
-    except OSError as problem:
+    except OSError as exc:
         # Errors when reading sources are findings, so this error comes from writing the output.
         _discard_output()
-        sys.stderr.write(f"<stdout>: cannot be written: {problem.strerror or 'it is closed'}\n")
+        sys.stderr.write(f"<stdout>: cannot be written: {exc.strerror or 'it is closed'}\n")
         return INVALID
-    except PluginError as problem:
-        sys.stderr.write(f"{problem}\n")
+    except PluginError as exc:
+        sys.stderr.write(f"{exc}\n")
         return INVALID
     except KeyboardInterrupt:
         return 130

@@ -59,8 +59,8 @@ def describe_repository(
     url: str = ADDRESS.removeprefix("git+"), revision: str | None = RELEASE_TAG
 ) -> Installation:
     """Describe an installation from a git repository; `None` is the default branch."""
-    at = f"@{revision}" if revision else ""
-    lines = [f"{package} @ git+{url}{at}{folder}" for package, folder in _PACKAGES.items()]
+    ref = f"@{revision}" if revision else ""
+    lines = [f"{package} @ git+{url}{ref}{folder}" for package, folder in _PACKAGES.items()]
     # Pulumi downloads packages from git repositories only over HTTPS.
     is_https = url.startswith("https://")
     plugin = {"packages": {"fusioninfer": f"{url}@{revision or _DEFAULT_BRANCH}"}}
@@ -256,8 +256,8 @@ def _check_service(options: argparse.Namespace) -> list[Finding]:
         args = model_service(
             options.model, accelerator=options.accelerator, name="llm", **arguments
         )
-    except InvalidServiceError as problem:
-        return list(problem.findings)
+    except InvalidServiceError as exc:
+        return list(exc.findings)
     findings = plan_service(args).findings
     return [finding for finding in findings if finding.severity is not Severity.INFO]
 

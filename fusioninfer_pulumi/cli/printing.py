@@ -36,8 +36,8 @@ def write_files(folder: Path, files: Mapping[str, str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-    except OSError as problem:
-        reason = problem.strerror or problem
+    except OSError as exc:
+        reason = exc.strerror or exc
         sys.stderr.write(f"fusioninfer-pulumi: {folder}: cannot be written: {reason}\n")
         return 2
     sys.stdout.write("".join(f"{folder / name}\n" for name in files))

@@ -255,10 +255,10 @@ def _collect_errors(findings: list[tuple[Origin, Finding]], file: str) -> Iterat
     """Add errors from reading a file to `findings` instead of raising them."""
     try:
         yield
-    except InvalidServiceError as problem:
-        findings += [(Origin(file), finding) for finding in problem.findings]
-    except OSError as problem:
-        message = f"cannot be read: {problem.strerror or problem}"
+    except InvalidServiceError as exc:
+        findings += [(Origin(file), finding) for finding in exc.findings]
+    except OSError as exc:
+        message = f"cannot be read: {exc.strerror or exc}"
         findings.append((Origin(file), error(UNREADABLE_FILE, (), message)))
 
 

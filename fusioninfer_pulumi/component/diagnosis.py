@@ -154,8 +154,8 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
             *(f"not read: {unread}" for unread in snapshot.unread),
         ]
     # An error while explaining must not hide the failure itself.
-    except Exception as problem:  # noqa: BLE001
-        return [f"the reason is unknown: {describe_read_error(problem)}"]
+    except Exception as exc:  # noqa: BLE001
+        return [f"the reason is unknown: {describe_read_error(exc)}"]
     return list(dict.fromkeys(lines))[:_MAX_LINES]
 
 
@@ -281,8 +281,8 @@ async def read_lws_failures(
         pods = await Cluster(component, plan.namespace).read_objects(plan.service, _PODS)
         return find_lws_failures(revisions, PodSnapshot(list(pods.values())))
     # The status is then less specific, but must not fail.
-    except Exception as problem:  # noqa: BLE001
-        message = f"cannot read why replicas are not available: {describe_read_error(problem)}"
+    except Exception as exc:  # noqa: BLE001
+        message = f"cannot read why replicas are not available: {describe_read_error(exc)}"
         pulumi.log.info(message, component)
         return {}
 

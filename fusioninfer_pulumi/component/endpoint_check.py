@@ -63,18 +63,18 @@ def probe(url: str) -> None:
     try:
         with opener.open(request, timeout=_RESPONSE_SECONDS) as answer:
             body = json.loads(answer.read(_MAX_BYTES))
-    except urllib.error.HTTPError as problem:
+    except urllib.error.HTTPError as exc:
         # An endpoint that rejects the request for its missing credentials is ready.
-        if problem.code not in _CREDENTIALS_REQUIRED:
-            raise NotReadyError(f"HTTP status {problem.code}") from None
+        if exc.code not in _CREDENTIALS_REQUIRED:
+            raise NotReadyError(f"HTTP status {exc.code}") from None
         return
-    except (OSError, http.client.HTTPException) as problem:
+    except (OSError, http.client.HTTPException) as exc:
         # Only errors while connecting have a `reason`; after others the endpoint was reached.
-        reason: Any = getattr(problem, "reason", None)
+        reason: Any = getattr(exc, "reason", None)
         unreachable = (socket.gaierror, ssl.SSLCertVerificationError, TimeoutError)
         if isinstance(reason, unreachable) or getattr(reason, "errno", None) in _UNREACHABLE:
             raise UnreachableError(str(reason)) from None
-        raise NotReadyError(str(reason or f"no response: {problem!r}")) from None
+        raise NotReadyError(str(reason or f"no response: {exc!r}")) from None
     except ValueError:
         raise NotReadyError("the response is not JSON") from None
     if not isinstance(body, dict) or not isinstance(body.get("data"), list):
@@ -103,11 +103,11 @@ async def wait_until_ready(
         try:
             response = asyncio.get_running_loop().run_in_executor(THREADS, send, url)
             await asyncio.wait_for(response, _PROBE_SECONDS)
-        except NotReadyError as problem:
-            last_problem = problem
-        except (UnreachableError, asyncio.TimeoutError) as problem:
+        except NotReadyError as exc:
+            last_problem = exc
+        except (UnreachableError, asyncio.TimeoutError) as exc:
             if last_problem is None and time.monotonic() - started >= min(grace, seconds):
-                raise UnreachableError(str(problem) or "no response") from None
+                raise UnreachableError(str(exc) or "no response") from None
         else:
             return
         if time.monotonic() - started + pause > seconds:
@@ -142,13 +142,13 @@ def probe_endpoint(
             if url:
                 await wait_until_ready(url, max(0.0, deadline - time.monotonic()))
                 return True
-        except NotReadyError as problem:
+        except NotReadyError as exc:
             raise pulumi.RunError(
                 f"{plan.service}: {url}{PATH} is not ready after {plan.wait.timeout} "
-                f"(wait.timeout): {problem}"
+                f"(wait.timeout): {exc}"
             ) from None
-        except UnreachableError as problem:
-            reason = f"{url}: {problem}"
+        except UnreachableError as exc:
+            reason = f"{url}: {exc}"
         pulumi.log.info(f"the endpoint was not checked: {reason}", component)
         return False
 

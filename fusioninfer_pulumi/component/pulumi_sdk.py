@@ -124,8 +124,8 @@ def read_stack_resources() -> Mapping[str, Any] | None:
     try:
         monitor: Any = settings.get_monitor()
         answer = getattr(monitor.Invoke(request), "return").fields
-    except Exception as problem:  # noqa: BLE001  # any error: the state is unknown
-        pulumi.log.debug(f"the stack's state was not read: {problem}")
+    except Exception as exc:  # noqa: BLE001  # any error: the state is unknown
+        pulumi.log.debug(f"the stack's state was not read: {exc}")
         return None
     return answer["outputs"].struct_value.fields if "outputs" in answer else None
 

@@ -44,8 +44,8 @@ def check_on_server(
         cluster = Cluster(component, plan.namespace)
         try:
             findings = await cluster.read(_run_checks, plan, seconds=_CHECK_SECONDS + 1)
-        except Exception as problem:  # noqa: BLE001  # the provider reports unreachable clusters
-            text = f"the API server was not queried: {describe_read_error(problem)}"
+        except Exception as exc:  # noqa: BLE001  # the provider reports unreachable clusters
+            text = f"the API server was not queried: {describe_read_error(exc)}"
             pulumi.log.debug(text, component)
             return False
         log(drop_ignored(findings, parse_ignored_rules(plan.meta.annotations)), component)

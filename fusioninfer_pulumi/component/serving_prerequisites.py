@@ -127,8 +127,8 @@ class ServingPrerequisites(pulumi.ComponentResource):
             api = KubernetesApi(kubeconfig, context)
             cluster = LiveCluster(api, self._plans, product_namespaces=namespaces)
             findings = list_prerequisites(cluster)
-        except UnreadableError as problem:
-            self._warn(str(problem))
+        except UnreadableError as exc:
+            self._warn(str(exc))
             return None
         log_warnings(findings, self)
         raise_errors(findings, self._name)

@@ -133,14 +133,14 @@ class Update:
             self.replicas_available.set_result(None)
             accepted, scheduled = await self._wait_for_objects()
             self._done.set_result(await self._build_observed(accepted, scheduled))
-        except Exception as problem:  # noqa: BLE001  # awaiting the result raises it
+        except Exception as exc:  # noqa: BLE001  # awaiting the result raises it
             # Everything that waits for the update must fail too, or it would wait forever.
             awaited: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas_available]
             for future in awaited:
                 if not future.done():
-                    future.set_exception(problem)
+                    future.set_exception(exc)
                     future.exception()  # otherwise asyncio logs that nobody has read it
-            self._done.set_exception(problem)
+            self._done.set_exception(exc)
 
     async def _run_steps(self) -> None:
         observation: Observation = UpdateStarted(time.monotonic())
@@ -169,8 +169,8 @@ class Update:
     async def _list(self) -> ListReturned:
         try:
             live = self._live_lws = await self._cluster.read_objects(self.plan.service, LWS)
-        except UnreadableError as problem:
-            return ListReturned(time.monotonic(), None, str(problem))
+        except UnreadableError as exc:
+            return ListReturned(time.monotonic(), None, str(exc))
         known = ((name, lws.step) for name, lws in self._state.lws.items() if name in live)
         return ListReturned(
             time.monotonic(), {name: _build_snapshot(step, live[name]) for name, step in known}
@@ -215,8 +215,8 @@ class Update:
         while True:
             try:
                 missing = await explain_unavailable_service(self._cluster, service)
-            except UnreadableError as problem:
-                self._progress.log_once(f"service {service} was not checked: {problem}")
+            except UnreadableError as exc:
+                self._progress.log_once(f"service {service} was not checked: {exc}")
                 return
             if missing is None:
                 return
@@ -256,10 +256,10 @@ class Update:
         while manifests:
             try:
                 live = await self._cluster.read_objects(self.plan.service, *kinds)
-            except UnreadableError as problem:
+            except UnreadableError as exc:
                 if not live:
                     names = ", ".join(f"{m['kind']} {m['metadata']['name']}" for m in manifests)
-                    self._progress.log_once(f"not checked: {names}: {problem}")
+                    self._progress.log_once(f"not checked: {names}: {exc}")
                     return live, {}
                 # Otherwise the last list is used until the next one succeeds.
             missing = find_unaccepted(self.plan, manifests, live)

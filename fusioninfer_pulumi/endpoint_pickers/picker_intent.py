@@ -78,31 +78,31 @@ def choose_epp_intent(
         default_image = defaults.pd_picker
     else:
         default_image = defaults.flow_control_picker if intent.flow_control else defaults.picker
-    at = ("roles", args.roles.index(router), "endpointPicker")
-    image, family, findings = _choose_image(at, picker, default_image, args.image_registry)
+    location = ("roles", args.roles.index(router), "endpointPicker")
+    image, family, findings = _choose_image(location, picker, default_image, args.image_registry)
     return intent._replace(image=image, family=family, findings=tuple(findings))
 
 
 def _choose_image(
-    at: Location, args: EndpointPickerArgs, default_image: str, registry: str | None
+    location: Location, args: EndpointPickerArgs, default_image: str, registry: str | None
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
-    """Return an endpoint picker's image, its family (None if unknown), and findings below `at`."""
+    """Return an endpoint picker's image, its family (None if unknown), and findings below `location`."""
     image = args.image
     if args.family is not None:
         family = FAMILIES.get(args.family)
         if family is None:
             message = f"must be one of {', '.join(FAMILIES)}, got {show(args.family)}"
-            return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
+            return image, None, [error(PICKER_FAMILY_UNKNOWN, (*location, "family"), message)]
         return use_mirror(family.image, registry) if image is None else image, family, []
     if image is None:
         image = use_mirror(default_image, registry)
     if is_output(image):
         message = f"is required with an image that is an Output: {', '.join(FAMILIES)}"
-        return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
+        return image, None, [error(PICKER_FAMILY_UNKNOWN, (*location, "family"), message)]
     family = find_family(image)
     if family is None:
         message = explain_unknown_image(image)
-        return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "image"), message)]
+        return image, None, [error(PICKER_FAMILY_UNKNOWN, (*location, "image"), message)]
     return image, family, []
 
 

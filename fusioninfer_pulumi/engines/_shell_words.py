@@ -43,8 +43,8 @@ class Argv(NamedTuple):
 
     def with_script(self, text: str) -> tuple[list[Any], list[Any] | None]:
         """Return command and args with the script replaced; args is None if it would be empty."""
-        at = self.script_at or 0
-        words = [*self.words[:at], text, *self.words[at + 1 :]]
+        offset = self.script_at or 0
+        words = [*self.words[:offset], text, *self.words[offset + 1 :]]
         return words[: len(self.command)], words[len(self.command) :] or None
 
 
@@ -204,25 +204,25 @@ def tokenize(script: str) -> Iterator[Token]:
     Raises:
         ShellError: For here-documents, unclosed quotes or parentheses, and `$'...'`.
     """
-    at = 0
-    while at < len(script):
-        if match := _SPACE.match(script, at):
-            at = match.end()
+    offset = 0
+    while offset < len(script):
+        if match := _SPACE.match(script, offset):
+            offset = match.end()
             continue
-        if match := _REDIRECTION.match(script, at):
+        if match := _REDIRECTION.match(script, offset):
             if match[0].endswith("<") and script.startswith("<", match.end()):
                 raise ShellError("a here-document (<<)")
             kind = "redirection"
-        elif match := _OPERATOR.match(script, at):
+        elif match := _OPERATOR.match(script, offset):
             kind = "operator"
-        elif match := re.compile(_WORD, re.DOTALL).match(script, at):
+        elif match := re.compile(_WORD, re.DOTALL).match(script, offset):
             kind = "word"
-        elif script.startswith("$'", at):
+        elif script.startswith("$'", offset):
             raise ShellError("a $'...' string")
         else:
-            raise ShellError(f"an unclosed {script[at:].lstrip('$<>')[:1]}")
-        yield Token(kind, match[0], at)
-        at = match.end()
+            raise ShellError(f"an unclosed {script[offset:].lstrip('$<>')[:1]}")
+        yield Token(kind, match[0], offset)
+        offset = match.end()
 
 
 _SCRIPT_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")

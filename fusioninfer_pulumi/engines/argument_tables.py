@@ -76,12 +76,12 @@ class ArgumentTable:
         """Return the arguments of a release; for None, the newest definition of each argument."""
         if release is None:
             return {word: definitions[-1] for word, definitions in self._definitions.items()}
-        at = self.releases.index(release)
+        index = self.releases.index(release)
         return {
             word: definition
             for word, definitions in self._definitions.items()
             for definition in definitions
-            if definition.since <= at and (definition.until is None or at < definition.until)
+            if definition.since <= index and (definition.until is None or index < definition.until)
         }
 
     def find_first_release(self, word: str) -> str | None:
@@ -91,9 +91,9 @@ class ArgumentTable:
 
     def find_removing_release(self, word: str, release: str) -> str | None:
         """Return the release that removed an argument that `release` lacks, None if none did."""
-        at = self.releases.index(release)
+        index = self.releases.index(release)
         ends = [definition.until for definition in self.list_definitions(word)]
-        removals = [end for end in ends if end is not None and end <= at]
+        removals = [end for end in ends if end is not None and end <= index]
         return self.releases[max(removals)] if removals else None
 
     def list_definitions(self, word: str) -> list[ArgumentDefinition]:

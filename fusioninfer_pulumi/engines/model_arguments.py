@@ -109,7 +109,7 @@ ACCELERATORS_IDLE = Rule("accelerators-idle")
 
 
 def check_size_arguments(
-    command: EngineCommand, expected: Mapping[str, Argument], at: Location
+    command: EngineCommand, expected: Mapping[str, Argument], location: Location
 ) -> Iterator[Finding]:
     """Check the command line at a location for arguments that contradict `parallelism`."""
     for field_name, argument in expected.items():
@@ -119,7 +119,7 @@ def check_size_arguments(
                 f"{argument.names[0]} {value or 'without a value'} conflicts with "
                 f"parallelism.{field_name} ({argument.values[0]}); remove one"
             )
-            yield error(SET_TWICE, at, message)
+            yield error(SET_TWICE, location, message)
 
 
 def check_accelerators(

@@ -105,7 +105,7 @@ class VllmNodes(MultiNode):
     def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
         if launcher is not Launcher.RAY:
             return []
-        findings, at = [], ("multinode", "launcher")
+        findings, location = [], ("multinode", "launcher")
         image, parallelism = command.image, command.parallelism
         has_moving_tag = image.is_stock and (image.tag or "").startswith(_MOVING_TAGS)
         if has_moving_tag or (image.version is not None and image.version >= WITHOUT_RAY):
@@ -114,7 +114,7 @@ class VllmNodes(MultiNode):
                 f"({format_version(LAST_WITH_RAY)} is the last with it); use launcher: "
                 "multiprocessing, or an image that adds ray"
             )
-            findings.append(warning(IMAGE_WITHOUT_RAY, at, message))
+            findings.append(warning(IMAGE_WITHOUT_RAY, location, message))
         # Source: vLLM's docs/serving/data_parallel_deployment.md, and `launch_core_engines`.
         has_ray_ranks = command.value(*_DATA_BACKEND_FLAGS) == "ray"
         if parallelism is not None and parallelism.data > 1 and not has_ray_ranks:
@@ -122,7 +122,7 @@ class VllmNodes(MultiNode):
                 "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
                 "leader; add that flag, or use launcher: multiprocessing"
             )
-            findings.append(warning(RANKS_ON_LEADER_ALONE, at, message))
+            findings.append(warning(RANKS_ON_LEADER_ALONE, location, message))
         return findings
 
 

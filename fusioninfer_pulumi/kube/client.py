@@ -246,8 +246,8 @@ class KubernetesApi:
                 retries=False,
                 preload_content=not stream,
             )
-        except http.exceptions.HTTPError as problem:
-            reason = _join_lines(str(problem))
+        except http.exceptions.HTTPError as exc:
+            reason = _join_lines(str(exc))
             raise UnreadableError(f"the cluster does not respond: {reason}") from None
 
 
@@ -268,9 +268,9 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
         else:
             content = yaml.safe_load(kubeconfig)
             config.load_kube_config_from_dict(content, context, persist_config=False, **options)
-    except Exception as problem:  # noqa: BLE001  # parsers and credential plugins raise any type
+    except Exception as exc:  # noqa: BLE001  # parsers and credential plugins raise any type
         # Messages of YAML errors quote the line, which may hold a credential.
-        reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
+        reason = type(exc).__name__ if isinstance(exc, yaml.YAMLError) else str(exc)
         raise UnreadableError(f"no usable kubeconfig: {_join_lines(reason)}") from None
     if not configuration.verify_ssl:
         # An update sends many requests. Warn only once, unless a filter for the warning exists.

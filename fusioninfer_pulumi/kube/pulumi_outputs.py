@@ -42,16 +42,18 @@ def has_output(value: object) -> bool:
     return next(output_paths(value), None) is not None
 
 
-def output_paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def output_paths(
+    value: object, location: tuple[str | int, ...] = ()
+) -> Iterator[tuple[str | int, ...]]:
     """Yield the location of every Output inside plain mappings and lists."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from output_paths(item, (*at, str(key)))
+            yield from output_paths(item, (*location, str(key)))
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            yield from output_paths(item, (*at, index))
+            yield from output_paths(item, (*location, index))
     elif is_output(value):
-        yield at
+        yield location
 
 
 def content_digest(value: Any, length: int) -> str:

@@ -238,16 +238,16 @@ def find_products(manifest: Mapping[str, Any]) -> Iterator[tuple[Product, Kind]]
 
 
 def walk(
-    value: Any, at: tuple[str | int, ...] = ()
+    value: Any, location: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], Any, Mapping[str, Any]]]:
     """Yield location, value and enclosing mapping of each field of an object at any depth."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield (*at, key), item, value
-            yield from walk(item, (*at, key))
+            yield (*location, key), item, value
+            yield from walk(item, (*location, key))
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            yield from walk(item, (*at, index))
+            yield from walk(item, (*location, index))
 
 
 def parse_product_release(text: str) -> Release | None:

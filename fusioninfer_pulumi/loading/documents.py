@@ -253,8 +253,8 @@ def _load_document(
     args, findings = validate_document(raw)
     try:
         args = None if args is None else load_model_config(args, origin.file)
-    except ModelConfigError as problem:
-        args, findings = None, [model_config_finding(problem)]
+    except ModelConfigError as exc:
+        args, findings = None, [model_config_finding(exc)]
     return LoadedDocument(origin, manifest=raw).with_result((args, findings))
 
 

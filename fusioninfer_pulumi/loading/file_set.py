@@ -74,9 +74,9 @@ def parse(file: str, content: str, folder: str | None = None) -> ParsedText:
             items, invalid = split_list(file, number, raw)
             manifests += items
             notes += invalid
-    except YamlTextError as problem:
-        line = problem.line if file else None
-        finding = error(problem.rule, (), str(problem))
+    except YamlTextError as exc:
+        line = exc.line if file else None
+        finding = error(exc.rule, (), str(exc))
         notes.append(make_note(Origin(file, line=line), finding))
     all_documents = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and folder is None:

@@ -169,8 +169,8 @@ def load_inventory(source: Inventory) -> InventoryArgs:
 def _parse_one_document(text: str, title: str) -> Any:
     try:
         contents = list(parse_yaml(text))
-    except YamlTextError as problem:
-        raise InvalidServiceError([error(problem.rule, (), str(problem))], title) from None
+    except YamlTextError as exc:
+        raise InvalidServiceError([error(exc.rule, (), str(exc))], title) from None
     if len(contents) != 1:
         actual = f"contains {len(contents)} documents" if contents else "is empty"
         message = f"{actual}, expected one {INVENTORY_KIND}"

@@ -33,8 +33,8 @@ def read_model_config(name: str, folder: Path | None = None) -> dict[str, Any]:
     content = _read_content(name, folder)
     try:
         config = json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as problem:
-        raise ModelConfigError(f"{name} is not JSON: {problem}") from None
+    except (ValueError, RecursionError) as exc:
+        raise ModelConfigError(f"{name} is not JSON: {exc}") from None
     if not isinstance(config, dict):
         raise ModelConfigError(f"{name} is not a JSON object")
     return config
@@ -52,8 +52,8 @@ def _read_content(name: str, folder: Path | None) -> bytes:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
     # ValueError: a null character. RuntimeError: a loop of symbolic links.
-    except (OSError, ValueError, RuntimeError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
+    except (OSError, ValueError, RuntimeError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
         raise ModelConfigError(f"{name} cannot be read: {reason}") from None
     if len(content) > _MAX_BYTES:
         raise ModelConfigError(f"{name} is larger than {_MAX_BYTES // 2**20} MiB")

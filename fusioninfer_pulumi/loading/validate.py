@@ -48,9 +48,9 @@ def validate_document(raw: Any) -> Validated:
         return None, findings
     try:
         args = _build_args(InferenceServiceManifest.model_validate(raw))
-    except ValidationError as problem:
-        findings = pydantic_findings(problem, InferenceServiceManifest)
-        return None, [*findings, *_find_further_errors(raw, problem)]
+    except ValidationError as exc:
+        findings = pydantic_findings(exc, InferenceServiceManifest)
+        return None, [*findings, *_find_further_errors(raw, exc)]
     findings = list(service_findings(args, args))
     return (None, findings) if errors(findings) else (args, [])
 
@@ -70,17 +70,17 @@ def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> It
     for index, role in enumerate(roles if isinstance(roles, list) else ()):
         if not isinstance(role, Mapping):
             continue
-        at = ("roles", index)
-        if not any(location[:2] == at for location in invalid):
+        prefix = ("roles", index)
+        if not any(location[:2] == prefix for location in invalid):
             args = RoleArgs.model_validate(role)
-            yield from role_findings(at, args, has_model=has_model)
-            yield from check_model(at, args)
+            yield from role_findings(prefix, args, has_model=has_model)
+            yield from check_model(prefix, args)
             continue
         for key, template in role.items():
             field = to_camel(str(key))
-            is_valid = isinstance(template, Mapping) and (*at, field) not in invalid
+            is_valid = isinstance(template, Mapping) and (*prefix, field) not in invalid
             if field in TEMPLATE_FIELDS and is_valid:
-                location = (*at, key)
+                location = (*prefix, key)
                 yield from role_template_findings(location, template, None, has_model=has_model)
     model = spec.get("model")
     if isinstance(model, Mapping) and not any(location[:1] == ("model",) for location in invalid):
@@ -126,7 +126,9 @@ def validate_mapping(mapping: Mapping[str, Any], name: str) -> Validated:
     args, findings = validate_document(raw)
     if is_flat:
         findings = [
-            finding.at(*finding.location[1:]) if finding.location[:1] == ("metadata",) else finding
+            finding.with_location(*finding.location[1:])
+            if finding.location[:1] == ("metadata",)
+            else finding
             for finding in findings
         ]
     return args, findings
@@ -149,8 +151,8 @@ def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     model = InventoryManifest if is_manifest else InventoryArgs
     try:
         validated = model.model_validate(raw)
-    except ValidationError as problem:
-        return None, pydantic_findings(problem, model)
+    except ValidationError as exc:
+        return None, pydantic_findings(exc, model)
     inventory = validated.spec if isinstance(validated, InventoryManifest) else validated
     return inventory, []
 

@@ -98,15 +98,15 @@ def parse_yaml(text: str) -> Iterator[Any]:
             value = loader.construct_document(node)
             if value is not None:
                 yield value
-    except yaml.YAMLError as problem:
-        raise _convert_error(problem) from None
+    except yaml.YAMLError as exc:
+        raise _convert_error(exc) from None
     except RecursionError:
         raise YamlTextError(INPUT_TOO_LARGE, TOO_DEEP) from None
     except YamlTextError:
         raise
-    except (LookupError, ValueError) as problem:
+    except (LookupError, ValueError) as exc:
         # PyYAML raises them for values such as `!!bool maybe` and `!!int ""`.
-        raise YamlTextError(INVALID_YAML, f"not YAML: invalid value: {problem}") from None
+        raise YamlTextError(INVALID_YAML, f"not YAML: invalid value: {exc}") from None
     finally:
         if loader is not None:
             loader.dispose()

@@ -109,9 +109,9 @@ def add_rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         conflicts = list(pod.find_conflicts(env=env, env_source="kvTransfer.rdma"))
         limits = (pod.container.get("resources") or {}).get("limits") or {}
         if args.resource is not None and args.resource in limits:
-            at = (*pod.container_path, "resources", "limits", args.resource)
+            location = (*pod.container_path, "resources", "limits", args.resource)
             message = "conflicts with kvTransfer.rdma, which requests it; remove one of them"
-            conflicts.append(error(TAKEN_BY_TEMPLATE, at, message))
+            conflicts.append(error(TAKEN_BY_TEMPLATE, location, message))
         findings += conflicts
         if not conflicts:
             pods = pods.put(pod.with_container(lambda container: _with_rdma(container, args)))

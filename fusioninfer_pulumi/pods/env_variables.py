@@ -70,7 +70,7 @@ def add_tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         name = engine.name if engine is not None else "the program"
         note = info(
             UNSUPPORTED_BY_ENGINE,
-            ctx.at(),
+            ctx.locate(),
             f"tracing is off: the library does not know the tracing flags of {name}; add them to "
             "the arguments, or set tracing.engines to false",
         )

@@ -69,20 +69,20 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     args, request = ctx.role.kv_cache_offloading, read_offloading(ctx.role)
     if args is None or request is None:
         return pods, []
-    at, command = ctx.at("kvCacheOffloading"), pods.command
+    location, command = ctx.locate("kvCacheOffloading"), pods.command
     engine = command.engine
     if engine is None:
-        return pods, [reject_unknown_engine(at, command)]
+        return pods, [reject_unknown_engine(location, command)]
     is_decoder = ctx.role.component_type is ComponentType.DECODER
     offload = engine.kv_cache.build_offloading(
         command, request, ctx.role.nodes, is_decoder=is_decoder
     )
     findings = [
-        error(SET_TWICE, at, f"{flag} conflicts with kvCacheOffloading; remove one of them")
+        error(SET_TWICE, location, f"{flag} conflicts with kvCacheOffloading; remove one of them")
         for flag in engine.kv_cache.offloading_flags
         if command.has(flag)
     ]
-    findings += [finding.under(*at) for finding in offload.findings]
+    findings += [finding.with_prefix(*location) for finding in offload.findings]
     for pod in pods.all:
         for index, folder in enumerate(request.folders):
             source = f"the mount of kvCacheOffloading.secondary[{index}]; mount yours elsewhere"
@@ -236,7 +236,7 @@ def _plan_transfer(
     leader: Pod, ctx: Context, command: EngineCommand
 ) -> tuple[Transfer, list[Finding]]:
     """Return the arguments for KV cache transfer, and for offloading with a connector."""
-    args, field = ctx.role.kv_transfer, ctx.at("kvTransfer")
+    args, field = ctx.role.kv_transfer, ctx.locate("kvTransfer")
     engine, connector = command.engine, command.connector
     # `add_kv_offloading` sets the arguments of other engines.
     offloads_by_connector = engine is not None and engine.kv_cache.offloads_by_connector
@@ -254,14 +254,14 @@ def _plan_transfer(
         if offloading is not None:
             flag = f"{engine.kv_cache.transfer_flag} ({connector.name})"
             message = f"conflicts with {flag} in the arguments; remove one of them"
-            conflicts.append(error(SET_TWICE, ctx.at("kvCacheOffloading"), message))
+            conflicts.append(error(SET_TWICE, ctx.locate("kvCacheOffloading"), message))
         return Transfer(connector=connector), conflicts
     if args is not None and args.enabled:
         if engine is None:
             return Transfer(), [reject_unknown_engine(field, command)]
         cache, is_prefiller = engine.kv_cache, ctx.role.component_type is ComponentType.PREFILLER
         transfer = cache.build_transfer(command, args, offloading, is_prefiller=is_prefiller)
-        return transfer, [finding.under(*field) for finding in transfer.findings]
+        return transfer, [finding.with_prefix(*field) for finding in transfer.findings]
     if args is None and ctx.pairing is not None:
         return Transfer(), []  # `check_kv_transfer` reports the missing connector
     if engine is not None and offloading is not None:
@@ -273,7 +273,7 @@ def _plan_events(
     ctx: Context, command: EngineCommand, port: int
 ) -> tuple[list[Argument], list[Finding]]:
     """Return the argument for KV events, which only the leader's engine publishes."""
-    args, field = ctx.role.kv_events, ctx.at("kvEvents")
+    args, field = ctx.role.kv_events, ctx.locate("kvEvents")
     if args is None:
         return [], []
     if command.engine is None:
@@ -296,7 +296,7 @@ def _plan_decoder(
     leader: Pod, ctx: Context, command: EngineCommand, plan: KvTransferPlan
 ) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
     """Return the plan with the engine's port and sidecar, and the argument that sets the port."""
-    args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
+    args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.locate("kvTransfer")
     pool_port = plan.pool_port
     user_port = find_serving_port(leader.container, command, None)
     user_sidecar = find_user_sidecar(leader.template, leader.name, pool_port)

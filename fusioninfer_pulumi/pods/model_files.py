@@ -298,7 +298,7 @@ def _add_model_arguments(pod: Pod, served_model: ServedModel) -> tuple[Pod, list
             )
         ]
     conflicts = check_model_arguments(command, command.engine, served_model)
-    problems = [finding.at(*pod.command_path) for finding in conflicts]
+    problems = [finding.with_location(*pod.command_path) for finding in conflicts]
     if problems:
         return pod, problems
     arguments, positional = build_model_arguments(command, command.engine, served_model)

@@ -36,7 +36,7 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
         return pods, []
     args, command = ctx.role.parallelism, pods.command
     if command.engine is None:
-        return pods, [reject_unknown_engine(ctx.at("parallelism"), command, ", with multinode")]
+        return pods, [reject_unknown_engine(ctx.locate("parallelism"), command, ", with multinode")]
     findings: list[Finding] = []
     # Launcher ray also affects the arguments of single pods, for which `ctx.launcher` is None.
     user_launcher = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
@@ -110,11 +110,11 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     if leader.expanded_command.engine is not None or ctx.launcher in EDITING_LAUNCHERS:
         # Launchers quote all pods' arguments, and checks read the leader's, so Outputs are errors.
         findings = [
-            error(OUTPUT_IN_COMMAND, at, OUTPUT_HINT)
+            error(OUTPUT_IN_COMMAND, location, OUTPUT_HINT)
             for pod in (pods.user_pods if ctx.launcher in EDITING_LAUNCHERS else [leader])
             for key in ("command", "args")
             if has_output(pod.expanded_container.get(key))
-            for at in output_paths(pod.expanded_container[key], (*pod.container_path, key))
+            for location in output_paths(pod.expanded_container[key], (*pod.container_path, key))
         ]
     if ctx.launcher not in EDITING_LAUNCHERS or worker is None or findings:
         return pods, findings
@@ -139,9 +139,9 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
             worker.command, ctx.launcher, ctx.role.nodes, is_leader=False, waits=waits
         )
         return pods.put(worker.with_command(edited)), []
-    except EditError as problem:
+    except EditError as exc:
         remedy = "or set launcher: none and write the leader's and the workers' commands yourself"
-        message = f"{problem}, {remedy}"
+        message = f"{exc}, {remedy}"
         # The leader is edited first, so `pods` still has the old one if its edit failed.
         pod = leader if pods.leader is leader else worker
         return pods, [error(COMMAND_NOT_EDITABLE, pod.command_path, message)]

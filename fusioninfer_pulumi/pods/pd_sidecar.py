@@ -85,14 +85,16 @@ def plan_sidecar(
     pool's port and the engine's.
     """
     pool_port, engine_port = ports
-    pairing, at = ctx.pairing, ctx.at("kvTransfer", "sidecar")
+    pairing, location = ctx.pairing, ctx.locate("kvTransfer", "sidecar")
     assert pairing is not None, "only prefill/decode roles have a sidecar"
     findings: list[Finding] = []
     family = choose_sidecar_family(args.image, args.family, pairing.family)
     if isinstance(family, Finding):
-        findings.append(family.under(*at))
+        findings.append(family.with_prefix(*location))
         family = pairing.family
-    protocol, problems = _choose_protocol(args, family, command, connector, (*at, "connector"))
+    protocol, problems = _choose_protocol(
+        args, family, command, connector, (*location, "connector")
+    )
     findings += problems
     user_args = tuple(args.args or ())
     serves_https = has_flag(user_args, _SECURE) and get_flag_value(user_args, _SECURE) != "false"
@@ -145,7 +147,7 @@ def _choose_protocol(
     family: EppFamily,
     command: EngineCommand,
     connector: KvConnector | None,
-    at: Location,
+    location: Location,
 ) -> tuple[str, list[Finding]]:
     """Return the value of the sidecar's flag `--kv-connector`."""
     supported = family.sidecar_connectors
@@ -160,11 +162,11 @@ def _choose_protocol(
                 f"unknown protocol for {connector.name}, defaults to {default}; "
                 f"set one of {', '.join(supported)}"
             )
-            return default, [warning(SIDECAR_PROTOCOL, at, message)]
+            return default, [warning(SIDECAR_PROTOCOL, location, message)]
     protocol = protocol or default
     if protocol not in supported:
         message = f"must be one of {', '.join(supported)} with {family.name}, got {protocol}"
-        return protocol, [error(SIDECAR_PROTOCOL, at, message)]
+        return protocol, [error(SIDECAR_PROTOCOL, location, message)]
     return protocol, []
 
 
@@ -199,7 +201,7 @@ def add_sidecar(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
             serviceAccountName=plan.account, automountServiceAccountToken=False
         )
     container = _build_container(plan, mounts)
-    leader = leader.append("initContainers", [container], ctx.at("kvTransfer", "sidecar"))
+    leader = leader.append("initContainers", [container], ctx.locate("kvTransfer", "sidecar"))
     return pods.put(leader), []
 
 

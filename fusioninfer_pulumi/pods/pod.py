@@ -167,8 +167,8 @@ class Pod:
         """
         try:
             return self.with_command(edit_command(self.command, arguments, model=model)), []
-        except EditError as reason:
-            message = f"{problem}: {reason}{alternative}"
+        except EditError as exc:
+            message = f"{problem}: {exc}{alternative}"
             return self, [error(COMMAND_NOT_EDITABLE, self.command_path, message)]
 
     def find_conflicts(
@@ -181,14 +181,14 @@ class Pod:
         """Yield an error for each mount path and variable that the pod already has."""
         for path in mounts:
             if find_mount(self.container, path) is not None:
-                at = (*self.container_path, "volumeMounts")
-                yield error(TAKEN_BY_TEMPLATE, at, f"{path} conflicts with {mount_source}")
+                location = (*self.container_path, "volumeMounts")
+                yield error(TAKEN_BY_TEMPLATE, location, f"{path} conflicts with {mount_source}")
         names = {variable["name"] for variable in env}
         for index, variable in enumerate(self.container.get("env") or ()):
             if variable.get("name") in names:
-                at = (*self.container_path, "env", index)
+                location = (*self.container_path, "env", index)
                 message = f"{variable['name']} conflicts with {env_source}; remove one of them"
-                yield error(TAKEN_BY_TEMPLATE, at, message)
+                yield error(TAKEN_BY_TEMPLATE, location, message)
 
     def with_command(self, edited: ContainerCommand | None) -> Pod:
         """Return the pod with a new command line, or unchanged if that is None."""
@@ -328,7 +328,7 @@ class Context(NamedTuple):
     pairing: Pairing | None
     shape: ServiceShape
 
-    def at(self, *field: str | int) -> Location:
+    def locate(self, *field: str | int) -> Location:
         """Return the location of a field of the role."""
         return ("roles", self.position, *field)
 
@@ -337,10 +337,10 @@ class Context(NamedTuple):
 Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 
-def reject_unknown_engine(at: Location, command: EngineCommand, more: str = "") -> Finding:
-    """Return the error for the field `at`, which needs a known engine; `more` ends the message."""
+def reject_unknown_engine(location: Location, command: EngineCommand, more: str = "") -> Finding:
+    """Return the error for the field at `location`, which needs a known engine; `more` ends the message."""
     message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
-    return error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself{more}")
+    return error(ENGINE_UNKNOWN, location, f"{message}; write the arguments yourself{more}")
 
 
 def explain_unknown_engine(command: EngineCommand) -> str:

@@ -84,7 +84,7 @@ def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Fi
             "whenUnsatisfiable": constraint.when_unsatisfiable.value,
             "labelSelector": {"matchLabels": dict(selected)},
         }
-        origin = ctx.at("topologySpread", index)
+        origin = ctx.locate("topologySpread", index)
         leader = leader.append("topologySpreadConstraints", [added], origin)
     return pods.put(leader), []
 
@@ -101,7 +101,7 @@ def add_pod_metadata(
     origins: dict[Location, Location] = {}
 
     def add_to_templates(position: int, role: RoleArgs) -> RoleArgs:
-        at = ("roles", position)
+        prefix = ("roles", position)
         added = {
             "labels": {**args.pod_labels, **role.pod_labels},
             "annotations": {**args.pod_annotations, **role.pod_annotations},
@@ -121,7 +121,9 @@ def add_pod_metadata(
             ("annotations", "podAnnotations", role.pod_annotations),
         ):
             for key in added[map_name]:
-                sources[map_name, key] = (*at, field, key) if key in role_values else (field, key)
+                sources[map_name, key] = (
+                    (*prefix, field, key) if key in role_values else (field, key)
+                )
         templates = {}
         for field, name in TEMPLATE_FIELDS.items():
             template = getattr(role, name)
@@ -131,7 +133,7 @@ def add_pod_metadata(
             metadata = template.get("metadata") or {}
             for (map_name, key), source in sources.items():
                 if key not in (metadata.get(map_name) or {}):
-                    location = (*at, field, "metadata", map_name, key)
+                    location = (*prefix, field, "metadata", map_name, key)
                     origins[location] = source
         return role.model_copy(update=templates)
 

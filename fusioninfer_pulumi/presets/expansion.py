@@ -386,11 +386,19 @@ class _RoleExpander:
         serving = overlay(generated, {**self.user_container, **merged_lists})
         containers = [dict(container) for container in self.spec.get("containers") or ()]
         names = [container["name"] for container in containers]
-        at = names.index(serving["name"]) if serving["name"] in names else len(containers)
-        containers[at : at + 1] = [serving]
+        location = names.index(serving["name"]) if serving["name"] in names else len(containers)
+        containers[location : location + 1] = [serving]
         spec: dict[str, Any] = {**self.spec, "containers": containers}
         # Unlike `args` and `env`, the user's ports may have another index in the generated list.
-        ports: Location = ("roles", self.position, "template", "spec", "containers", at, "ports")
+        ports: Location = (
+            "roles",
+            self.position,
+            "template",
+            "spec",
+            "containers",
+            location,
+            "ports",
+        )
         user_names = [port.get("name") for port in self.user_container.get("ports") or ()]
         for index, port in enumerate(serving["ports"]):
             origin: Location = ("roles", self.position, "port")

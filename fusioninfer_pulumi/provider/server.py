@@ -104,8 +104,8 @@ class Provider(pulumi.provider.Provider):
         arguments = {key: normalize_inputs(value) for key, value in inputs.items()}
         try:
             component = construct_component(name, resource_type, arguments, options)
-        except InvalidServiceError as problem:
-            raise build_property_errors(name, problem.findings) from None
+        except InvalidServiceError as exc:
+            raise build_property_errors(name, exc.findings) from None
         state = {
             key: _convert_errors(getattr(component, key), name) for key in OUTPUTS[type(component)]
         }
@@ -175,7 +175,7 @@ def _parse_services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
     parsed: list[InferenceServiceArgs] = []
     for index, mapping in enumerate(services):
         args, findings = validate_mapping(mapping, f"services[{index}]")
-        raise_errors(finding.under("services", index) for finding in findings)
+        raise_errors(finding.with_prefix("services", index) for finding in findings)
         assert args is not None, "a mapping without errors has args"
         parsed.append(args)
     return parsed
@@ -189,10 +189,10 @@ def _convert_errors(output: Any, name: str) -> Any:
     async def resolve() -> Any:
         try:
             return await output.future(with_unknowns=True)
-        except InvalidServiceError as problem:
-            raise build_property_errors(name, problem.findings) from None
-        except pulumi.RunError as problem:
-            raise InputPropertiesError(f"{name}: {problem}", []) from None
+        except InvalidServiceError as exc:
+            raise build_property_errors(name, exc.findings) from None
+        except pulumi.RunError as exc:
+            raise InputPropertiesError(f"{name}: {exc}", []) from None
 
     loop = asyncio.get_event_loop()
     return pulumi.Output(

@@ -230,14 +230,14 @@ class UpdateState:
 class UpdateStarted:
     """All resources of the service are declared; LeaderWorkerSets wait for `Register`."""
 
-    at: float
+    time: float
 
 
 @dataclass(frozen=True)
 class PulumiAnswered:
     """Pulumi has created or updated these LeaderWorkerSets; none if the next list is due."""
 
-    at: float
+    time: float
     versions: Mapping[str, Version]
 
 
@@ -250,7 +250,7 @@ class ListReturned:
         problem: Why the list failed.
     """
 
-    at: float
+    time: float
     snapshots: Mapping[str, Snapshot] | None
     problem: str = ""
 
@@ -301,32 +301,32 @@ def advance(state: UpdateState, observation: Observation) -> _Result:
     If the new state `is_listing`, the next observation is a list. An update ends when the state
     `is_over`, or with the action `Fail`.
     """
-    at = observation.at
+    now = observation.time
     actions: tuple[Action, ...] = ()
     if isinstance(observation, UpdateStarted):
-        state = replace(state, changed_at=at, next_list=at)
+        state = replace(state, changed_at=now, next_list=now)
         if state.stage is not Stage.DISCOVERING:
-            state, actions = _begin(state, at)
+            state, actions = _begin(state, now)
     elif isinstance(observation, PulumiAnswered):
         state = _apply_answer(state, observation)
     elif isinstance(observation, ListReturned):
         state, actions = _apply_list(replace(state, is_listing=False), observation)
     if not any(isinstance(action, Fail) for action in actions):
-        state, registrations = _register_next(state, at)
+        state, registrations = _register_next(state, now)
         actions += registrations
         if not state.is_blocked:
             state = replace(state, blocked_since=None)
         elif state.blocked_since is None:
-            state = replace(state, blocked_since=at)
+            state = replace(state, blocked_since=now)
         if isinstance(observation, ListReturned):
-            actions += _fail_blocked(state, at)
+            actions += _fail_blocked(state, now)
     wake = state.wake_at
-    if wake is not None and at >= wake:
+    if wake is not None and now >= wake:
         state = replace(state, is_listing=True)
     return state, actions
 
 
-def _begin(state: UpdateState, at: float) -> _Result:
+def _begin(state: UpdateState, now: float) -> _Result:
     """Register LeaderWorkerSets that are new and required; existing ones wait."""
     new = [name for name, lws in state.lws.items() if not lws.existed_before]
     required = [name for name in new if state.lws[name].step.is_required]
@@ -347,18 +347,18 @@ def _begin(state: UpdateState, at: float) -> _Result:
         first_batch = choose_next_lws(steps, waiting=changing, changing=(), unavailable=())
         # The second batch starts when a list shows the first one available.
         stage, needs_list = Stage.LISTING, bool(changing.difference(first_batch))
-    return _register(replace(state, stage=stage, needs_list=needs_list), required, at)
+    return _register(replace(state, stage=stage, needs_list=needs_list), required, now)
 
 
-def _register(state: UpdateState, names: Iterable[str], at: float) -> _Result:
+def _register(state: UpdateState, names: Iterable[str], now: float) -> _Result:
     registered = tuple(names)
     if not registered:
         return state, ()
     state = state.with_changes(registered, phase=Phase.REGISTERED)
-    return replace(state, changed_at=at), (Register(registered),)
+    return replace(state, changed_at=now), (Register(registered),)
 
 
-def _register_next(state: UpdateState, at: float) -> _Result:
+def _register_next(state: UpdateState, now: float) -> _Result:
     """Register the LeaderWorkerSets that may change now.
 
     New required ones come first, because restarting pods may need them to complete their gang. New
@@ -370,7 +370,7 @@ def _register_next(state: UpdateState, at: float) -> _Result:
     waiting = state.find_in_phases(Phase.WAITING)
     changing = [name for name, lws in state.lws.items() if lws.is_changing]
     if not waiting and not changing:
-        return _register(state, state.find_in_phases(Phase.OPTIONAL), at)
+        return _register(state, state.find_in_phases(Phase.OPTIONAL), now)
     if not waiting:
         return state, ()
     unavailable = state.unavailable
@@ -378,14 +378,14 @@ def _register_next(state: UpdateState, at: float) -> _Result:
     names = choose_next_lws(
         _list_steps(state), waiting, changing, unavailable, recently_unavailable
     )
-    return _register(state, names, at)
+    return _register(state, names, now)
 
 
 def _apply_answer(state: UpdateState, observation: PulumiAnswered) -> UpdateState:
     was_creating = state.is_creating
     state = state.with_lws(
         {
-            name: _apply_version(state, state.lws[name], version, observation.at)
+            name: _apply_version(state, state.lws[name], version, observation.time)
             for name, version in observation.versions.items()
             if state.lws[name].phase is Phase.REGISTERED
         }
@@ -393,11 +393,11 @@ def _apply_answer(state: UpdateState, observation: PulumiAnswered) -> UpdateStat
     if not was_creating or state.is_creating:
         return state
     # No replica of a gang becomes available before all of them exist, so they share a deadline.
-    deadline = observation.at + _parse_seconds(state.wait_timeout)
+    deadline = observation.time + _parse_seconds(state.wait_timeout)
     return state.with_changes(state.find_in_phases(Phase.STARTING), deadline=deadline)
 
 
-def _apply_version(state: UpdateState, lws: LwsState, version: Version, at: float) -> LwsState:
+def _apply_version(state: UpdateState, lws: LwsState, version: Version, now: float) -> LwsState:
     """Record the version that Pulumi returned, and whether the update waits for it."""
     uid, _ = version
     if not uid:
@@ -422,7 +422,7 @@ def _apply_version(state: UpdateState, lws: LwsState, version: Version, at: floa
     return replace(
         lws,
         phase=Phase.CHANGING if blocks_others else Phase.STARTING,
-        deadline=at + _parse_seconds(timeout),
+        deadline=now + _parse_seconds(timeout),
         uses_rollout_timeout=not is_new,
         timeout_text=f"after {text}",
     )
@@ -431,23 +431,25 @@ def _apply_version(state: UpdateState, lws: LwsState, version: Version, at: floa
 def _apply_list(state: UpdateState, observation: ListReturned) -> _Result:
     if observation.snapshots is None and not state.has_list:
         return _apply_failed_list(state, observation)
-    at, discovering = observation.at, state.stage is Stage.DISCOVERING
+    now, discovering = observation.time, state.stage is Stage.DISCOVERING
     if observation.snapshots is not None:
         lws_states = {
-            name: _apply_snapshot(lws, observation.snapshots.get(name), at, discovering=discovering)
+            name: _apply_snapshot(
+                lws, observation.snapshots.get(name), now, discovering=discovering
+            )
             for name, lws in state.lws.items()
         }
         state = replace(state.with_lws(lws_states), has_list=True)
     if discovering:
-        return _begin(state, at)
+        return _begin(state, now)
     if state.stage is Stage.LISTING:
         return replace(state, stage=Stage.RUNNING), ()
     awaited = state.find_in_phases(Phase.CHANGING, Phase.STARTING)
     up = [name for name in awaited if state.lws[name].is_up]
     if up:
-        state = replace(state.with_changes(up, phase=Phase.DONE), changed_at=at)
-    state = _schedule_list(state, at)
-    failure = _fail_overdue(state, at)
+        state = replace(state.with_changes(up, phase=Phase.DONE), changed_at=now)
+    state = _schedule_list(state, now)
+    failure = _fail_overdue(state, now)
     if failure:
         return state, failure
     # If the update awaits nothing, unavailable replicas keep the waiting ones from changing.
@@ -459,7 +461,7 @@ def _apply_list(state: UpdateState, observation: ListReturned) -> _Result:
 
 
 def _apply_snapshot(
-    lws: LwsState, snapshot: Snapshot | None, at: float, *, discovering: bool
+    lws: LwsState, snapshot: Snapshot | None, now: float, *, discovering: bool
 ) -> LwsState:
     if snapshot is None:
         return replace(lws, snapshot=None, unavailable_since=None, may_recover=False)
@@ -467,9 +469,9 @@ def _apply_snapshot(
     if lws.is_up:
         served = snapshot.revision
         return replace(lws, served_revision=served, unavailable_since=None, may_recover=False)
-    since = at if lws.unavailable_since is None else lws.unavailable_since
+    since = now if lws.unavailable_since is None else lws.unavailable_since
     has_served = snapshot.revision == lws.served_revision
-    is_recent = at - since < min(BROKEN_SECONDS, _parse_seconds(lws.step.timeout) / 2)
+    is_recent = now - since < min(BROKEN_SECONDS, _parse_seconds(lws.step.timeout) / 2)
     return replace(lws, unavailable_since=since, may_recover=has_served and is_recent)
 
 
@@ -477,8 +479,8 @@ def _apply_failed_list(state: UpdateState, observation: ListReturned) -> _Result
     """Retry; after `MAX_ATTEMPTS` fail if the update needs a list, otherwise continue."""
     failures = state.failures + 1
     if failures < MAX_ATTEMPTS:
-        return replace(state, failures=failures, next_list=observation.at + PAUSE_SECONDS), ()
-    state = _schedule_list(replace(state, failures=0), observation.at)
+        return replace(state, failures=failures, next_list=observation.time + PAUSE_SECONDS), ()
+    state = _schedule_list(replace(state, failures=0), observation.time)
     must_wait = state.find_in_phases(Phase.WAITING) and state.find_in_phases(Phase.CHANGING)
     if state.needs_list or must_wait:
         message = (
@@ -499,14 +501,14 @@ def compute_pause(quiet_seconds: float, *, rolling: bool = False) -> float:
     return min(MAX_PAUSE_SECONDS, max(minimum, quiet_seconds * PAUSE_FRACTION))
 
 
-def _schedule_list(state: UpdateState, at: float) -> UpdateState:
+def _schedule_list(state: UpdateState, now: float) -> UpdateState:
     rolling = bool(state.find_in_phases(Phase.WAITING))
-    return replace(state, next_list=at + compute_pause(at - state.changed_at, rolling=rolling))
+    return replace(state, next_list=now + compute_pause(now - state.changed_at, rolling=rolling))
 
 
-def _fail_overdue(state: UpdateState, at: float) -> tuple[Fail, ...]:
+def _fail_overdue(state: UpdateState, now: float) -> tuple[Fail, ...]:
     awaited = [state.lws[name] for name in state.find_in_phases(Phase.CHANGING, Phase.STARTING)]
-    overdue = [lws for lws in awaited if at > lws.deadline]
+    overdue = [lws for lws in awaited if now > lws.deadline]
     if not overdue:
         return ()
     names = tuple(lws.step.name for lws in overdue)
@@ -514,12 +516,12 @@ def _fail_overdue(state: UpdateState, at: float) -> tuple[Fail, ...]:
     return (Fail(f"{list_names(names)} {verb} not available {overdue[0].timeout_text}", names),)
 
 
-def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
+def _fail_blocked(state: UpdateState, now: float) -> tuple[Fail, ...]:
     if state.blocked_since is None:
         return ()
     first_waiting, *_ = state.find_in_phases(Phase.WAITING)
     first = state.lws[first_waiting].step
-    if at - state.blocked_since <= _parse_seconds(first.timeout):
+    if now - state.blocked_since <= _parse_seconds(first.timeout):
         return ()
     names = tuple(name for name in state.lws if name in state.unavailable)
     verb = "is" if len(names) == 1 else "are"

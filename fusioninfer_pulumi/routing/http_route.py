@@ -33,13 +33,13 @@ class ParentPlan(NamedTuple):
     """A Gateway that the route attaches to.
 
     Attributes:
-        at: Field that references it, for findings.
+        location: Field that references it, for findings.
         section: Name of the only listener to attach to, None for any.
         port: Port of the listeners to attach to, None for any.
         listeners: Its listeners, None if unknown.
     """
 
-    at: Location
+    location: Location
     name: str
     namespace: Any
     section: str | None
@@ -99,7 +99,7 @@ class RoutePlan(NamedTuple):
 
 
 def plan_parents(
-    at: Location, namespace: Any, router: RoleArgs, gateway: GatewayPlan | None
+    location: Location, namespace: Any, router: RoleArgs, gateway: GatewayPlan | None
 ) -> tuple[ParentPlan, ...]:
     """Return the Gateways in `parentRefs`, else the service's own, else those in `gateway.refs`."""
     plans = []
@@ -112,7 +112,7 @@ def plan_parents(
         listeners = gateway.listeners if gateway and is_ours else known_listeners
         section, port = ref.get("sectionName"), ref.get("port")
         plans.append(
-            ParentPlan((*at, *field), ref["name"], parent_namespace, section, port, listeners)
+            ParentPlan((*location, *field), ref["name"], parent_namespace, section, port, listeners)
         )
     return tuple(plans)
 
@@ -249,13 +249,13 @@ class GrantPlan(NamedTuple):
     """A reference into another namespace, which needs a ReferenceGrant there.
 
     Attributes:
-        at: Field with the reference, for findings.
+        location: Field with the reference, for findings.
         namespace: Namespace of the target; an Output only if it is the service's.
         from_namespace: Namespace of the referrer; an Output only if it is the service's.
         to_group: API group of the target, empty for the core group.
     """
 
-    at: Location
+    location: Location
     name: str
     namespace: Any
     from_kind: str
@@ -268,7 +268,7 @@ class GrantPlan(NamedTuple):
 def plan_grants(
     backend: Mapping[str, Any],
     namespace: Any,
-    at: Location,
+    location: Location,
     router: RoleArgs,
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
@@ -285,7 +285,7 @@ def plan_grants(
         # A check rejects an Output, if the grant is to be created.
         referrer_namespace = "" if is_output(from_namespace) else str(from_namespace)
         yield GrantPlan(
-            at=(*at, *field),
+            location=(*location, *field),
             name=object_names.reference_grant(referrer_namespace, name),
             namespace=to_namespace,
             from_kind=from_kind,
@@ -306,12 +306,14 @@ def _find_references(
     """Yield field, name for the grant, kind and namespace of the referrer, and the reference."""
     for index, rule in enumerate(route.rules if route is not None else ()):
         assert route is not None
-        at: Location = ("httproute", "rules", index)
-        refs = [((*at, "backendRefs", number), ref) for number, ref in enumerate(rule.backends)]
+        location: Location = ("httproute", "rules", index)
+        refs = [
+            ((*location, "backendRefs", number), ref) for number, ref in enumerate(rule.backends)
+        ]
         for number, item in enumerate(rule.spec.get("filters") or ()):
             mirror = item.get("requestMirror")
             if isinstance(mirror, Mapping) and isinstance(mirror.get("backendRef"), Mapping):
-                field = (*at, "filters", number, "requestMirror", "backendRef")
+                field = (*location, "filters", number, "requestMirror", "backendRef")
                 refs.append((field, mirror["backendRef"]))
         for field, ref in refs:
             yield field, route.name, "HTTPRoute", namespace, {"kind": "Service", **ref}

@@ -75,7 +75,7 @@ class Routing(NamedTuple):
     Attributes:
         spec: Spec of the service.
         router: The router role.
-        at: Location of the router role.
+        location: Location of the router role.
         intent: Tasks of the endpoint picker, and the picker chosen for them.
         served: The roles whose pods are in the pool or behind the Service.
         backend: Reference to the pool or, without an endpoint picker, to the Service and its port.
@@ -89,7 +89,7 @@ class Routing(NamedTuple):
 
     spec: InferenceServiceArgs
     router: RoleArgs
-    at: Location
+    location: Location
     intent: EppIntent
     served: tuple[RolePlan, ...]
     backend: Mapping[str, Any]
@@ -112,7 +112,7 @@ def plan_routing(
     """Plan the routing of a service."""
     router, namespace = shape.router, spec.namespace
     assert router is not None
-    at: Location = ("roles", spec.roles.index(router))
+    location: Location = ("roles", spec.roles.index(router))
     has_picker = router.has_endpoint_picker
     types: Collection[ComponentType]
     if has_picker:
@@ -124,7 +124,7 @@ def plan_routing(
     served = tuple(role for role in roles if role.component_type in types)
     implementation = find_implementation(router)
     gateway = plan_gateway(service, router)
-    parents = plan_parents(at, namespace, router, gateway)
+    parents = plan_parents(location, namespace, router, gateway)
     route = plan_route(service, backend, namespace, router, gateway, implementation)
     proxies = find_proxy_peers(namespace, parents, implementation)
     picker = None
@@ -136,7 +136,7 @@ def plan_routing(
     return Routing(
         spec=spec,
         router=router,
-        at=at,
+        location=location,
         intent=intent,
         served=served,
         backend=backend,
@@ -144,7 +144,7 @@ def plan_routing(
         parents=parents,
         route=route,
         implementation=implementation,
-        grants=tuple(plan_grants(backend, namespace, at, router, route, gateway)),
+        grants=tuple(plan_grants(backend, namespace, location, router, route, gateway)),
         network_policy=plan_network_policies(router.network_policy, proxies),
         picker=picker,
     )

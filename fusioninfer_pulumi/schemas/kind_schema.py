@@ -62,14 +62,14 @@ class KindSchema:
 
         return jsonschema_rs.Draft4Validator(self._text)
 
-    def at(self, location: Location) -> Schema:
+    def find(self, location: Location) -> Schema:
         """Return the schema at a location in the object, empty if there is none."""
         schema = self.tree
         for key in location:
-            schema = self.below(schema, key)
+            schema = self.get_child(schema, key)
         return schema
 
-    def below(self, schema: Schema, key: str | int) -> Schema:
+    def get_child(self, schema: Schema, key: str | int) -> Schema:
         """Return the schema of a field or, for an index, of the items; empty if there is none."""
         if isinstance(key, int):
             subschema = schema.get("items")
@@ -91,20 +91,22 @@ class KindSchema:
         return definition
 
     def nodes(
-        self, schema: Schema, value: Any, at: Location = ()
+        self, schema: Schema, value: Any, location: Location = ()
     ) -> Iterator[tuple[Location, Schema, Any]]:
         """Yield every mapping and list in a value, with its location and schema."""
         if isinstance(value, Mapping):
-            yield at, schema, value
+            yield location, schema, value
             for key, item in value.items():
                 if isinstance(item, (Mapping, list, tuple)):
-                    yield from self.nodes(self.below(schema, str(key)), item, (*at, str(key)))
+                    yield from self.nodes(
+                        self.get_child(schema, str(key)), item, (*location, str(key))
+                    )
         elif isinstance(value, (list, tuple)):
-            yield at, schema, value
-            items = self.below(schema, 0)
+            yield location, schema, value
+            items = self.get_child(schema, 0)
             for index, item in enumerate(value):
                 if isinstance(item, (Mapping, list, tuple)):
-                    yield from self.nodes(items, item, (*at, index))
+                    yield from self.nodes(items, item, (*location, index))
 
 
 @functools.cache

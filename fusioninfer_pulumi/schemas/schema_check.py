@@ -87,7 +87,7 @@ def normalize_part(value: Any, part: Part) -> Any:
     both.
     """
     schema = part_schema(part)
-    return _normalize(schema, schema.at(part.path), value)
+    return _normalize(schema, schema.find(part.path), value)
 
 
 def _normalize(schema: KindSchema, node: Schema, value: Any, depth: int = 0) -> Any:
@@ -98,12 +98,12 @@ def _normalize(schema: KindSchema, node: Schema, value: Any, depth: int = 0) -> 
         fields = node.get("properties")
         # Null is an error in keys that are not fields, such as labels, so it is kept there.
         return {
-            key: _normalize(schema, schema.below(node, str(key)), item, depth + 1)
+            key: _normalize(schema, schema.get_child(node, str(key)), item, depth + 1)
             for key, item in value.items()
             if item is not None or not fields or key not in fields
         }
     if isinstance(value, (list, tuple)):
-        items = schema.below(node, 0)
+        items = schema.get_child(node, 0)
         return [_normalize(schema, items, item, depth + 1) for item in value]
     has_quantity_type = node.get("type") == ["integer", "string"]
     # Another check reports infinity, which is not JSON.
@@ -135,10 +135,13 @@ def _drop_unset(value: Any) -> Any:
     return value
 
 
-def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
+def part_findings(location: Location, value: Any, part: Part) -> list[Finding]:
     """Normalize a part of an object, and check it against the part's schema."""
     findings = _check_value(part_schema(part), part.path, normalize_part(value, part))
-    return [finding.at(*at, *finding.location[len(part.path) :]) for finding in findings]
+    return [
+        finding.with_location(*location, *finding.location[len(part.path) :])
+        for finding in findings
+    ]
 
 
 def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
@@ -152,28 +155,30 @@ def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding
         whole_object = [whole_object] if isinstance(key, int) else {key: whole_object}
     findings: list[Finding] = []
     for problem in schema.validator.iter_errors(whole_object):
-        at = _convert_path(whole_object, problem.instance_path)
+        location = _convert_path(whole_object, problem.instance_path)
         is_placeholder = isinstance(problem.instance, str) and problem.instance in placeholders
-        if at[: len(path)] == path and not is_placeholder:
-            user_value = reduce(getitem, at[len(path) :], value)
-            findings += _convert_error(schema, problem, at, user_value)
-    for at, node, part_value in schema.nodes(schema.at(path), known_value, path):
+        if location[: len(path)] == path and not is_placeholder:
+            user_value = reduce(getitem, location[len(path) :], value)
+            findings += _convert_error(schema, problem, location, user_value)
+    for location, node, part_value in schema.nodes(schema.find(path), known_value, path):
         if "x-keys" in node and isinstance(part_value, list):
-            findings += _check_keys(schema, at, node, part_value, placeholders)
+            findings += _check_keys(schema, location, node, part_value, placeholders)
         elif isinstance(part_value, Mapping):
-            findings += _check_quantities(schema, at, node, part_value)
+            findings += _check_quantities(schema, location, node, part_value)
     return findings
 
 
 def _check_quantities(
-    schema: KindSchema, at: Location, node: Schema, mapping: Mapping[str, Any]
+    schema: KindSchema, location: Location, node: Schema, mapping: Mapping[str, Any]
 ) -> Iterator[Finding]:
     """Reject quantities that match the schema's pattern but are too long or too large."""
     for key, value in mapping.items():
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-            pattern = schema.below(node, key).get("pattern", "")
+            pattern = schema.get_child(node, key).get("pattern", "")
             if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_oversized(value):
-                yield error(INVALID_FORMAT, (*at, key), f"must be {_QUANTITY}, got {show(value)}")
+                yield error(
+                    INVALID_FORMAT, (*location, key), f"must be {_QUANTITY}, got {show(value)}"
+                )
 
 
 def _replace_unknown(value: Any, placeholders: set[str], depth: int = 0) -> Any:
@@ -205,53 +210,55 @@ def is_json_scalar(value: Any) -> bool:
 
 def _convert_path(value: Any, path: Sequence[str | int]) -> Location:
     """Convert a path of jsonschema-rs, in which a mapping's key "1" is a number, to a location."""
-    at: list[str | int] = []
+    location: list[str | int] = []
     for part in path:
         key = str(part) if isinstance(value, Mapping) else part
-        at.append(key)
+        location.append(key)
         value = value[key]
-    return tuple(at)
+    return tuple(location)
 
 
-def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -> Iterator[Finding]:
+def _convert_error(
+    schema: KindSchema, problem: Any, location: Location, value: Any
+) -> Iterator[Finding]:
     """Convert an error of jsonschema-rs at a location; `value` is the user's value there."""
     name = problem.kind.name
     # What the schema expects; for unknown keys, the keys.
     expected = problem.kind.value
     if name == "additionalProperties":
         for key in expected:
-            if "patternProperties" in schema.at(at):
+            if "patternProperties" in schema.find(location):
                 message = f"{show(key)} is not a valid Kubernetes label or annotation key"
-                yield error(INVALID_FORMAT, (*at, key), message)
+                yield error(INVALID_FORMAT, (*location, key), message)
             else:
-                yield _explain_unknown_key((*at, key), schema.at(at))
+                yield _explain_unknown_key((*location, key), schema.find(location))
     elif name == "required":
-        missing = schema.below(schema.at(at), expected)
+        missing = schema.get_child(schema.find(location), expected)
         hint = f": {_describe_type(schema, missing)}" if missing.get("type") else ""
-        yield error(FIELD_REQUIRED, (*at, expected), f"is required{hint}")
+        yield error(FIELD_REQUIRED, (*location, expected), f"is required{hint}")
     elif name == "type":
         # YAML parses unquoted numbers and words such as `true` as other types.
         is_unquoted = isinstance(value, (bool, int, float)) and expected == ["string"]
         hint = "; quote it in YAML" if is_unquoted else ""
-        description = _describe_type(schema, schema.at(at))
-        yield error(WRONG_TYPE, at, f"must be {description}, got {show(value)}{hint}")
+        description = _describe_type(schema, schema.find(location))
+        yield error(WRONG_TYPE, location, f"must be {description}, got {show(value)}{hint}")
     elif name == "enum":
         allowed = ", ".join(str(word) for word in expected)
-        yield error(UNKNOWN_VALUE, at, f"must be one of {allowed}, got {show(value)}")
+        yield error(UNKNOWN_VALUE, location, f"must be one of {allowed}, got {show(value)}")
     elif name == "pattern":
-        description = _describe_type(schema, schema.at(at))
+        description = _describe_type(schema, schema.find(location))
         hint = f" that matches {expected}" if description == "a string" else ""
-        yield error(INVALID_FORMAT, at, f"must be {description}{hint}, got {show(value)}")
+        yield error(INVALID_FORMAT, location, f"must be {description}{hint}, got {show(value)}")
     elif name == "oneOf":
-        yield _explain_one_of(at, schema.at(at), value)
+        yield _explain_one_of(location, schema.find(location), value)
     elif name in ("anyOf", "not"):
         rule = FIELD_REQUIRED if name == "anyOf" else SOURCES_NOT_ONE
-        yield error(rule, at, schema.at(at)[f"x-{name}"])
+        yield error(rule, location, schema.find(location)[f"x-{name}"])
     else:
-        yield _explain_limit(at, name, expected, value)
+        yield _explain_limit(location, name, expected, value)
 
 
-def _explain_one_of(at: Location, node: Schema, value: Mapping[str, Any]) -> Finding:
+def _explain_one_of(location: Location, node: Schema, value: Mapping[str, Any]) -> Finding:
     """Return the error about a mapping that must have exactly one of several fields."""
     keys = [key for choice in node["oneOf"] for key in choice.get("required", ())]
     present, noun = [key for key in keys if key in value], node["x-oneOf"]
@@ -259,7 +266,7 @@ def _explain_one_of(at: Location, node: Schema, value: Mapping[str, Any]) -> Fin
         message = f"must have one {noun}, got {' and '.join(present)}; remove one of them"
     else:
         message = f"must have one {noun}: {', '.join(keys)}"
-    return error(SOURCES_NOT_ONE, at, message)
+    return error(SOURCES_NOT_ONE, location, message)
 
 
 def _describe_type(schema: KindSchema, node: Schema) -> str:
@@ -270,47 +277,47 @@ def _describe_type(schema: KindSchema, node: Schema) -> str:
         return _QUANTITY
     if pattern in _FORMATS:
         return _FORMATS[pattern]
-    if types == "array" and schema.below(node, 0).get("type") == "string":
+    if types == "array" and schema.get_child(node, 0).get("type") == "string":
         return "a list of strings"
     if isinstance(types, list):
         return " or ".join(_TYPES[name] for name in types)
     return _TYPES.get(types or "", "a value")
 
 
-def _explain_unknown_key(at: Location, parent: Schema) -> Finding:
+def _explain_unknown_key(location: Location, parent: Schema) -> Finding:
     known_keys = sorted(parent.get("properties", ()))
-    closest = closest_name(str(at[-1]), known_keys)
+    closest = closest_name(str(location[-1]), known_keys)
     if closest is not None:
-        return error(UNKNOWN_KEY, at, f"unknown key, did you mean {closest}?")
+        return error(UNKNOWN_KEY, location, f"unknown key, did you mean {closest}?")
     if len(known_keys) <= _MAX_LISTED_KEYS:
-        return error(UNKNOWN_KEY, at, f"unknown key; allowed: {', '.join(known_keys)}")
-    return error(UNKNOWN_KEY, at, "unknown key; Kubernetes has no such field")
+        return error(UNKNOWN_KEY, location, f"unknown key; allowed: {', '.join(known_keys)}")
+    return error(UNKNOWN_KEY, location, "unknown key; Kubernetes has no such field")
 
 
-def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
+def _explain_limit(location: Location, name: str, limit: Any, value: Any) -> Finding:
     """Return the error for the schema keyword `name`: `uniqueItems` or a key of `_LIMITS`."""
     if name == "uniqueItems":
-        return error(DUPLICATE_NAME, at, f"must not repeat values, got {show(value)}")
+        return error(DUPLICATE_NAME, location, f"must not repeat values, got {show(value)}")
     if name in ("minLength", "minItems", "minProperties") and limit == 1:
-        return error(FIELD_REQUIRED, at, "must not be empty")
+        return error(FIELD_REQUIRED, location, "must not be empty")
     actual = show(value) if name in ("minimum", "maximum") else len(value)
-    return error(OUT_OF_RANGE, at, f"must {_LIMITS[name].format(limit)}, got {actual}")
+    return error(OUT_OF_RANGE, location, f"must {_LIMITS[name].format(limit)}, got {actual}")
 
 
 def _check_keys(
-    schema: KindSchema, at: Location, node: Schema, items: list[Any], placeholders: set[str]
+    schema: KindSchema, location: Location, node: Schema, items: list[Any], placeholders: set[str]
 ) -> Iterator[Finding]:
     """Yield an error for each item whose merge keys (`x-keys`) have the values of an earlier item.
 
     Containers have one key (`name`), container ports two (`containerPort` and `protocol`).
     """
-    item_schema = schema.below(node, 0)
+    item_schema = schema.get_child(node, 0)
     first_indexes: dict[str, int] = {}
     for index, item in enumerate(items):
         if not isinstance(item, Mapping):
             continue
         values = {
-            key: item.get(key, schema.below(item_schema, key).get("default"))
+            key: item.get(key, schema.get_child(item_schema, key).get("default"))
             for key in node["x-keys"]
         }
         if any(isinstance(value, str) and value in placeholders for value in values.values()):
@@ -318,7 +325,7 @@ def _check_keys(
         first_index = first_indexes.setdefault(repr(values), index)
         if first_index == index:
             continue
-        earlier = format_path((at[-1], first_index))
+        earlier = format_path((location[-1], first_index))
         shown = " and ".join(f"{key} {show(value)}" for key, value in values.items())
         message = f"has the same {shown} as {earlier}; remove one of them"
-        yield error(DUPLICATE_NAME, (*at, index), message)
+        yield error(DUPLICATE_NAME, (*location, index), message)

@@ -41,16 +41,16 @@ from fusioninfer_pulumi.plugins.importers import (
 )
 
 
-def walk_leaves(at: SourceField, value: Any) -> Iterator[SourceField]:
+def walk_leaves(field: SourceField, value: Any) -> Iterator[SourceField]:
     """Yield every scalar, empty mapping and empty list in a value, but no nulls."""
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
-            yield from walk_leaves(at / key, item)
+            yield from walk_leaves(field / key, item)
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            yield from walk_leaves(at / index, item)
+            yield from walk_leaves(field / index, item)
     elif value is not None:
-        yield at
+        yield field
 
 
 def filter_kind(documents: Iterable[SourceDocument], kind: str) -> list[SourceDocument]:
@@ -87,49 +87,49 @@ class ConversionReport:
         """Return whether a field was used or reported; its parents do not count."""
         return field in self._consumed
 
-    def unsupported(self, at: SourceField, message: str, rule: Rule = FIELD_UNSUPPORTED) -> None:
+    def unsupported(self, field: SourceField, message: str, rule: Rule = FIELD_UNSUPPORTED) -> None:
         """Report a field without a counterpart: an error unless losses are allowed.
 
         Args:
-            at: The field.
+            field: The field.
             message: The reason, and the closest feature that we support.
             rule: A more specific rule, for which losses may be allowed as well.
         """
         make_finding = warning if self.allow_lossy else error
-        self.add(at, make_finding(rule, at.location, f"cannot be carried over: {message}"))
+        self.add(field, make_finding(rule, field.location, f"cannot be carried over: {message}"))
 
-    def invalid(self, at: SourceField, message: str) -> None:
+    def invalid(self, field: SourceField, message: str) -> None:
         """Report a field that breaks a rule of the source system."""
-        self.error(FIELD_INVALID, at, message)
+        self.error(FIELD_INVALID, field, message)
 
-    def left_out(self, at: SourceField, message: str) -> None:
+    def left_out(self, field: SourceField, message: str) -> None:
         """Report a field that is left out because it has no effect."""
-        self.info(FIELD_LEFT_OUT, at, message)
+        self.info(FIELD_LEFT_OUT, field, message)
 
-    def translated(self, at: SourceField, message: str) -> None:
+    def translated(self, field: SourceField, message: str) -> None:
         """Report a field that becomes another one with the same effect."""
-        self.info(FIELD_TRANSLATED, at, message)
+        self.info(FIELD_TRANSLATED, field, message)
 
-    def chosen(self, at: SourceField, message: str) -> None:
-        """Report a value that the conversion chooses; `at` is not consumed."""
-        self._findings.append((at.document, info(DEFAULT_CHOSEN, at.location, message)))
+    def chosen(self, field: SourceField, message: str) -> None:
+        """Report a value that the conversion chooses; `field` is not consumed."""
+        self._findings.append((field.document, info(DEFAULT_CHOSEN, field.location, message)))
 
-    def error(self, rule: Rule, at: SourceField, message: str) -> None:
+    def error(self, rule: Rule, field: SourceField, message: str) -> None:
         """Report an error in a field."""
-        self.add(at, error(rule, at.location, message))
+        self.add(field, error(rule, field.location, message))
 
-    def warning(self, rule: Rule, at: SourceField, message: str) -> None:
+    def warning(self, rule: Rule, field: SourceField, message: str) -> None:
         """Report a valid field that is probably wrong."""
-        self.add(at, warning(rule, at.location, message))
+        self.add(field, warning(rule, field.location, message))
 
-    def info(self, rule: Rule, at: SourceField, message: str) -> None:
+    def info(self, rule: Rule, field: SourceField, message: str) -> None:
         """Report how a field is converted."""
-        self.add(at, info(rule, at.location, message))
+        self.add(field, info(rule, field.location, message))
 
-    def add(self, at: SourceField, finding: Finding) -> None:
+    def add(self, field: SourceField, finding: Finding) -> None:
         """Add a finding about a field, and consume the field."""
-        self._consumed.add(at)
-        self._findings.append((at.document, finding))
+        self._consumed.add(field)
+        self._findings.append((field.document, finding))
 
     def finish(self) -> Conversion:
         """End the conversion: every field that was not consumed is unsupported."""
@@ -200,57 +200,59 @@ class ServiceBuilder:
         return roles
 
     def add_role(
-        self, at: SourceField, name: str | None = None, component_type: str | None = None
+        self, field: SourceField, name: str | None = None, component_type: str | None = None
     ) -> Location:
         """Add a role that a field becomes; return the role's path in our manifest."""
         self.roles.append({})
         target: Location = ("spec", "roles", len(self.roles) - 1)
-        self.set_origin(target, at)
+        self.set_origin(target, field)
         for key, value in (("name", name), ("componentType", component_type)):
             if value is not None:
-                self.default((*target, key), value, at)
+                self.default((*target, key), value, field)
         return target
 
-    def copy(self, target: Location, value: Any, at: SourceField) -> None:
+    def copy(self, target: Location, value: Any, field: SourceField) -> None:
         """Set a field of our manifest to the value of a source field."""
         self._set(target, value)
-        self.set_origin(target, at, copied=True)
-        self.report.consume(at)
+        self.set_origin(target, field, copied=True)
+        self.report.consume(field)
 
-    def copy_fields(self, target: Location, at: SourceField, *keys: str) -> None:
+    def copy_fields(self, target: Location, source_field: SourceField, *keys: str) -> None:
         """Copy the nested fields that are set."""
         for key in keys:
-            field = at / key
+            field = source_field / key
             if field.value is not None:
                 self.copy((*target, key), field.value, field)
 
-    def derive(self, target: Location, value: Any, at: SourceField, *fields: SourceField) -> None:
+    def derive(
+        self, target: Location, value: Any, field: SourceField, *fields: SourceField
+    ) -> None:
         """Set a field of our manifest to a value that follows from other fields.
 
         Args:
             target: The field of our manifest.
             value: The value.
-            at: The field that findings about the value name.
+            field: The field that findings about the value name.
             fields: Other fields that the value follows from.
         """
         self._set(target, value)
-        self.set_origin(target, at)
-        self.report.consume(at, *fields)
+        self.set_origin(target, field)
+        self.report.consume(field, *fields)
 
-    def default(self, target: Location, value: Any, at: SourceField) -> None:
+    def default(self, target: Location, value: Any, field: SourceField) -> None:
         """Set a field of our manifest to a value that no source field has.
 
         Args:
             target: The field of our manifest.
             value: The value.
-            at: The field that findings about the value name; it is not consumed.
+            field: The field that findings about the value name; it is not consumed.
         """
         self._set(target, value)
-        self.set_origin(target, at)
+        self.set_origin(target, field)
 
-    def set_origin(self, target: Location, at: SourceField, *, copied: bool = False) -> None:
+    def set_origin(self, target: Location, field: SourceField, *, copied: bool = False) -> None:
         """Set the source field of a field of our manifest, for findings."""
-        self._origins[_strip_spec(target)] = FieldOrigin(at, copied)
+        self._origins[_strip_spec(target)] = FieldOrigin(field, copied)
 
     def add_source(self, document: SourceDocument) -> None:
         """Record that the service depends on a document, even if others override its values."""

@@ -59,10 +59,10 @@ def validate(
     """
     try:
         return model.model_validate(document.raw)
-    except ValidationError as problem:
-        items = problem.errors(include_url=False, include_input=False)
+    except ValidationError as exc:
+        items = exc.errors(include_url=False, include_input=False)
         paths = [field_of(item["loc"]) for item in items]
-        for path, finding in zip(paths, pydantic_findings(problem, model), strict=True):
+        for path, finding in zip(paths, pydantic_findings(exc, model), strict=True):
             report.add(document.at(*path), finding)
         if any(item["type"] != "extra_forbidden" for item in items):
             report.consume(document.at())

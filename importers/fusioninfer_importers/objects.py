@@ -61,39 +61,39 @@ class ImportedObject(ImportedModel):
 
 def copy_metadata(builder: ServiceBuilder, document: SourceDocument) -> None:
     """Copy name, namespace, labels and annotations, and report other metadata."""
-    at = document.at("metadata")
-    builder.set_origin(("metadata",), at)
+    source_field = document.at("metadata")
+    builder.set_origin(("metadata",), source_field)
     for field in ("name", "namespace"):
-        builder.set_origin(("metadata", field), at / field, copied=True)
-    builder.copy_fields(("metadata",), at, "name", "namespace")
+        builder.set_origin(("metadata", field), source_field / field, copied=True)
+    builder.copy_fields(("metadata",), source_field, "name", "namespace")
     for field in ("labels", "annotations"):
         if not document.metadata.get(field):
-            builder.report.consume(at / field)
+            builder.report.consume(source_field / field)
         for key, value in (document.metadata.get(field) or {}).items():
             if key != _APPLIED:
-                builder.copy(("metadata", field, key), value, at / field / key)
+                builder.copy(("metadata", field, key), value, source_field / field / key)
     report_other_metadata(builder.report, document)
 
 
 def report_other_metadata(report: ConversionReport, document: SourceDocument) -> None:
     """Report metadata that our services do not have, and the status."""
-    at = document.at("metadata")
+    source_field = document.at("metadata")
     for field, value in document.metadata.items():
         if field in _WRITERS_BY_FIELD:
-            _report_generated(report, at / field, _WRITERS_BY_FIELD[field])
+            _report_generated(report, source_field / field, _WRITERS_BY_FIELD[field])
         elif field not in ObjectMetadata.model_fields and value is not None:
             report.unsupported(
-                at / field,
+                source_field / field,
                 "is not supported; metadata has name, namespace, labels and annotations",
             )
     if _APPLIED in (document.metadata.get("annotations") or {}):
-        _report_generated(report, at / "annotations" / _APPLIED, "kubectl")
+        _report_generated(report, source_field / "annotations" / _APPLIED, "kubectl")
     if document.raw.get("status") is not None:
         report.left_out(document.at("status"), "is the status of a running object; ignored")
 
 
-def _report_generated(report: ConversionReport, at: SourceField, writer: str) -> None:
-    report.left_out(at, f"set by {writer}; ignored")
+def _report_generated(report: ConversionReport, field: SourceField, writer: str) -> None:
+    report.left_out(field, f"set by {writer}; ignored")
 
 
 def consume_envelope(
@@ -110,11 +110,11 @@ def consume_envelope(
     the conversion uses the document's name.
     """
     report.consume(document.at("apiVersion"), document.at("kind"))
-    at = document.at("metadata")
-    report.consume(at / "name", at / "namespace")
+    field = document.at("metadata")
+    report.consume(field / "name", field / "namespace")
     check_name(report, document)
     if document.name is not None and not uses_name:
-        report.left_out(at / "name", "is not used; objects are named after their service")
+        report.left_out(field / "name", "is not used; objects are named after their service")
     _report_labels(report, document, controller_prefix)
     report_other_metadata(report, document)
 
@@ -132,14 +132,16 @@ def _report_labels(
 ) -> None:
     """Report labels and annotations of a document that does not become an object."""
     for field in ("labels", "annotations"):
-        at = document.at("metadata", field)
-        if not at.value:
-            report.consume(at)
-        for key in at.value or {}:
+        source_field = document.at("metadata", field)
+        if not source_field.value:
+            report.consume(source_field)
+        for key in source_field.value or {}:
             if controller_prefix is not None and str(key).startswith(controller_prefix):
-                _report_generated(report, at / key, "controllers")
+                _report_generated(report, source_field / key, "controllers")
             elif key != _APPLIED:
-                report.unsupported(at / key, "is not supported here; set it on the service")
+                report.unsupported(
+                    source_field / key, "is not supported here; set it on the service"
+                )
 
 
 def make_pool_ref(service: Any) -> dict[str, Any]:

@@ -43,8 +43,8 @@ def outcome(folder: Folder, stack: str) -> list[dict[str, Any]]:
     """The objects that a program registers, then everything else that it brought to light."""
     try:
         recording = folder.run(stack)
-    except InvalidServiceError as problem:
-        return [{"problems": list(messages(problem)), "frames": list(frames(problem))}]
+    except InvalidServiceError as exc:
+        return [{"problems": list(messages(exc)), "frames": list(frames(exc))}]
     return [
         *recording.objects,
         {
@@ -81,8 +81,8 @@ def test_findings_have_rules(folder: Folder) -> None:
         (folder.root / "__main__.py").write_bytes((PROGRAMS / f"{program}.py").read_bytes())
         try:
             findings = folder.run().findings
-        except InvalidServiceError as problem:
-            findings = problem.findings
+        except InvalidServiceError as exc:
+            findings = exc.findings
         rules[program] = {finding.rule for finding in findings}
     assert rules == {
         "unknown": {"unknown-without-pulumi"},
@@ -112,8 +112,8 @@ FAST = (
 def test_program_has_objects_and_messages(run: Run, row: dict[str, Any]) -> None:
     try:
         recording = run(row["program"])
-    except InvalidServiceError as problem:
-        actual: dict[str, Any] = {"error": explain(problem).splitlines()}
+    except InvalidServiceError as exc:
+        actual: dict[str, Any] = {"error": explain(exc).splitlines()}
     else:
         objects = list(recording.objects)
         actual = {"objects": objects, "messages": list(messages(recording))}

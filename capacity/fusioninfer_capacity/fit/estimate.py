@@ -84,10 +84,10 @@ def _import_package() -> tuple[Any, Any]:
         with _silence():
             from aiconfigurator_core.sdk import perf_database  # noqa: PLC0415  # takes seconds
             from aiconfigurator_core.sdk.engine import EngineHandle  # noqa: PLC0415  # likewise
-    except ImportError as problem:
+    except ImportError as exc:
         raise NotCoveredError(
             f"load figures require {install_command('capacity', 'estimate')} on Linux with Python "
-            f"3.11 to 3.13 ({problem})"
+            f"3.11 to 3.13 ({exc})"
         ) from None
     return EngineHandle, perf_database
 
@@ -108,8 +108,8 @@ def _convert_errors(what: str) -> Iterator[None]:
     try:
         with _silence():
             yield
-    except Exception as problem:  # noqa: BLE001  # the package raises exceptions of any type
-        reason = str(problem).partition("\n")[0][:120]
+    except Exception as exc:  # noqa: BLE001  # the package raises exceptions of any type
+        reason = str(exc).partition("\n")[0][:120]
         raise NotCoveredError(f"{_PACKAGE} does not cover this {what}: {reason}") from None
 
 

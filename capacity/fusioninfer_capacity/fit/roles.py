@@ -86,10 +86,10 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
         return None, findings
     try:
         architecture = find_model_architecture(model, command.model)
-    except ModelConfigError as problem:
-        return None, [*findings, model_config_finding(problem)]
-    except UnknownArchitectureError as reason:
-        return None, [*findings, *_report_unchecked(role_path, accelerator, str(reason))]
+    except ModelConfigError as exc:
+        return None, [*findings, model_config_finding(exc)]
+    except UnknownArchitectureError as exc:
+        return None, [*findings, *_report_unchecked(role_path, accelerator, str(exc))]
     variables = _read_variables(role.pods.leader.container)
     shape_findings = list(check_shapes(command_path, command, architecture, variables, role.nodes))
     findings += shape_findings
@@ -102,10 +102,10 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
         findings.append(error(ARGUMENT_VALUE_INVALID, command_path, message))
     try:
         fitted = fit(command, architecture, accelerator, role.nodes)
-    except UnknownMemoryError as reason:
+    except UnknownMemoryError as exc:
         return None, [
             *findings,
-            *([] if shape_findings else _report_unchecked(role_path, accelerator, str(reason))),
+            *([] if shape_findings else _report_unchecked(role_path, accelerator, str(exc))),
         ]
     if fitted.doubt is None:
         fitted = replace(fitted, doubt=_explain_variables(command.engine.name, variables))

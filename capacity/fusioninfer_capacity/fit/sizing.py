@@ -204,8 +204,8 @@ def _fit_layout(request: SizingRequest, layout: Layout) -> Layout:
     command = build_command(request, layout)
     try:
         fitted = fit(command, request.model, request.accelerator, layout.nodes)
-    except UnknownMemoryError as reason:
-        return replace(layout, reason=f"not checked: {reason}")
+    except UnknownMemoryError as exc:
+        return replace(layout, reason=f"not checked: {exc}")
     problems = [
         finding.text
         for finding in check_fit((), (), command, request.model, fitted, layout.nodes)

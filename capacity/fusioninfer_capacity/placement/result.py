@@ -271,10 +271,8 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
         title = str(source)
         try:
             source = json.loads(file_text(Path(source)))
-        except (ValueError, RecursionError) as problem:
-            raise InvalidServiceError(
-                [error(WRONG_TYPE, (), f"not JSON: {problem}")], title
-            ) from None
+        except (ValueError, RecursionError) as exc:
+            raise InvalidServiceError([error(WRONG_TYPE, (), f"not JSON: {exc}")], title) from None
     try:
         return _read_mapping(source) if isinstance(source, Mapping) else _read_json(source)
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -37,21 +37,21 @@ def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
 
 def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the engine's arguments against accelerators, launcher and KV connector."""
-    command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
+    command, location, engine = pods.command, pods.leader.command_path, pods.command.engine
     accelerator_counts = {accelerators(pod.template) for pod in pods.all}
     per_pod = accelerator_counts.pop() if len(accelerator_counts) == 1 else 0
     # Parallel sizes are compared only if all pods request the same number of accelerators, and each
     # accelerator runs one rank. Device claims request none; Neuron devices run several ranks.
     if per_pod and has_one_rank_per_accelerator(pods.leader.template):
-        field = at if ctx.role.parallelism is None else ctx.at("parallelism")
+        field = location if ctx.role.parallelism is None else ctx.locate("parallelism")
         for finding in check_accelerators(command, per_pod, ctx.role.nodes):
-            yield finding.at(*field)
+            yield finding.with_location(*field)
     if ctx.launcher is not None and engine is not None:
         for finding in engine.multi_node.check_launcher(command, ctx.launcher):
-            yield finding.under(*ctx.at())
+            yield finding.with_prefix(*ctx.locate())
     if engine is not None:
         for finding in engine.kv_cache.check_connector(command):
-            yield finding.at(*at)
+            yield finding.with_location(*location)
 
 
 def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             "before its workers have joined, but the workers are created after it is ready; use "
             "LeaderCreated"
         )
-        yield warning(LAUNCHER_CONTRADICTED, ctx.at("startupPolicy"), message)
+        yield warning(LAUNCHER_CONTRADICTED, ctx.locate("startupPolicy"), message)
 
 
 def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -76,17 +76,17 @@ def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         flag = command.engine.kv_cache.transfer_flag if is_reported and command.engine else None
         for finding in check_arguments(command, variables, ignored=flag):
-            yield finding.under(*pod.container_path)
+            yield finding.with_prefix(*pod.container_path)
 
 
 def check_parallelism(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check a role's `parallelism` if its engine is known."""
-    args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
+    args, location, engine = ctx.role.parallelism, ctx.locate("parallelism"), pods.command.engine
     if args is None or engine is None:
         return
     unsupported = f"is not supported by {engine.title}; remove it"
     yield from check_fields(
-        at,
+        location,
         args,
         FieldRule(
             "data_rpc_port",

@@ -94,24 +94,24 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
             action = probe.get(kind) if kind in user_probe else None
             if not isinstance(action, Mapping) or action.get("host"):
                 continue
-            port, at = action.get("port"), (*pod.container_path, *path, kind)
+            port, location = action.get("port"), (*pod.container_path, *path, kind)
             number = port_numbers.get(port) if isinstance(port, str) else port
             if number is None and isinstance(port, str):
                 message = f'the container has no port named "{port}"; use one of its ports'
-                yield error(PROBE_NOT_ANSWERED, (*at, "port"), message)
+                yield error(PROBE_NOT_ANSWERED, (*location, "port"), message)
             elif isinstance(number, int) and number not in answered:
                 make_finding = error if is_only_listener and number not in declared else warning
                 message = (
                     f"{engine.title} serves on port {engine_port}, and nothing listens on port "
                     f"{number}; probe {engine_port}"
                 )
-                yield make_finding(PROBE_NOT_ANSWERED, (*at, "port"), message)
+                yield make_finding(PROBE_NOT_ANSWERED, (*location, "port"), message)
             elif kind == "httpGet" and _lacks_api_key(action, pods):
                 message = (
                     f"{engine.title} answers {show(action['path'])} with 401, because the probe "
                     f"has no API key; use {engine.http.health_path}"
                 )
-                yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
+                yield error(PROBE_NOT_ANSWERED, (*location, "path"), message)
 
 
 def _lacks_api_key(action: Mapping[str, Any], pods: RolePods) -> bool:
@@ -130,7 +130,7 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine, or the user's sidecar, listens on the role's port."""
     leader, port, role_port = pods.leader, pods.port, ctx.role.port
     command = leader.expanded_command
-    at = leader.command_path if role_port is None else ctx.at("port")
+    location = leader.command_path if role_port is None else ctx.locate("port")
     engine, port_argument = command.engine, command.port
     engine_port = find_served_port(command)
     if engine is None or engine_port is None or engine_port == port:
@@ -151,7 +151,7 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         f"the role is reached on port {port}, but {engine.title} listens on {engine_port}{default}"
         f": probes, Service and pool would reach nothing; add {PORT_FLAG}={port} to its arguments"
     )
-    yield make_finding(PORT_NOT_SERVED, at, message)
+    yield make_finding(PORT_NOT_SERVED, location, message)
 
 
 LIVENESS_PROBE_TOO_EARLY = Rule("liveness-probe-too-early")
@@ -163,24 +163,24 @@ _EARLY_SECONDS = 600
 
 def check_startup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check `startup`, and probes that would restart an engine that is still loading."""
-    at, startup = ctx.at("startup"), ctx.role.startup
+    location, startup = ctx.locate("startup"), ctx.role.startup
     leader, command = pods.leader, pods.command
     yield from _check_startup_probe(pods, ctx)
     if startup is None:
         if command.engine is not None:
-            yield from _check_liveness_probe(at, leader.expanded_container)
+            yield from _check_liveness_probe(location, leader.expanded_container)
     elif startup.timeout is None and startup.model_size is None:
         message = "requires timeout, modelSize, or the size of the service's model (model.size)"
-        yield error(FIELD_REQUIRED, at, message)
+        yield error(FIELD_REQUIRED, location, message)
     elif "startupProbe" in leader.expanded_container:
         message = "conflicts with the container's startupProbe; remove one of them"
-        yield error(TAKEN_BY_TEMPLATE, at, message)
+        yield error(TAKEN_BY_TEMPLATE, location, message)
     elif command.engine is None:
         message = "requires a known engine; remove it, and set a startupProbe in the template"
-        yield error(ENGINE_UNKNOWN, at, message)
+        yield error(ENGINE_UNKNOWN, location, message)
 
 
-def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_liveness_probe(location: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
     probe = container.get("livenessProbe")
     if not isinstance(probe, Mapping) or "startupProbe" in container:
         return
@@ -190,7 +190,7 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
             f"is not set, and the livenessProbe restarts the container after {seconds} s: a model "
             "that takes longer never loads; set startup.timeout"
         )
-        yield warning(LIVENESS_PROBE_TOO_EARLY, at, message)
+        yield warning(LIVENESS_PROBE_TOO_EARLY, location, message)
 
 
 def _compute_probe_seconds(probe: Mapping[str, Any]) -> int | None:
@@ -223,7 +223,7 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         probe_path = (*pods.leader.container_path, "startupProbe")
         yield warning(
             STARTUP_PROBE_TOO_SHORT,
-            probe_path if has_user_probe else ctx.at("startup", "timeout"),
+            probe_path if has_user_probe else ctx.locate("startup", "timeout"),
             f"allows {allowed} s, but reading the weights ({size / 2**30:.0f} GiB) "
             f"takes {needed} s at {startup.read_rate}/s; the kubelet restarts the container before "
             "the model is loaded",

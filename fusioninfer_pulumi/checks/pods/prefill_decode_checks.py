@@ -27,13 +27,13 @@ KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine's command line transfers the KV cache from prefill to decode."""
     command = pods.leader.expanded_command  # before `add_kv_transfer` has added arguments
-    args, at = ctx.role.kv_transfer, pods.leader.command_path
+    args, location = ctx.role.kv_transfer, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
     if args is not None:
         if not args.enabled:
             message = "no KV cache is transferred from prefill to decode: decode recomputes it"
-            yield warning(KV_TRANSFER_DISABLED, ctx.at("kvTransfer", "enabled"), message)
+            yield warning(KV_TRANSFER_DISABLED, ctx.locate("kvTransfer", "enabled"), message)
         return
     if ctx.pairing is None:
         return
@@ -42,13 +42,13 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             f"{engine.kv_cache.transfer_flag} ({engine.title})" for engine in ENGINES.values()
         )
         message = f"cannot tell whether the engine transfers its KV cache; it requires {flags}"
-        yield warning(ARGUMENTS_UNREADABLE, at, message)
+        yield warning(ARGUMENTS_UNREADABLE, location, message)
     else:
         message = (
             f"{command.engine.kv_cache.transfer_flag} is missing, so no KV cache is transferred "
             f"from prefill to decode; add it, or let kvTransfer: {{}} generate it for {NIXL}"
         )
-        yield error(KV_TRANSFER_MISSING, at, message)
+        yield error(KV_TRANSFER_MISSING, location, message)
 
 
 def check_sidecar(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -62,20 +62,22 @@ def check_sidecar(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             f"container {plan.user_sidecar} listens on port {plan.pool_port}, which is also the "
             "port of the engine; give the engine another --port"
         )
-        yield warning(TAKEN_BY_TEMPLATE, ctx.at(), message)
+        yield warning(TAKEN_BY_TEMPLATE, ctx.locate(), message)
     if plan.sidecar is None:
         return
-    at, family = ctx.at("kvTransfer", "sidecar"), plan.sidecar.family
+    location, family = ctx.locate("kvTransfer", "sidecar"), plan.sidecar.family
     if args.sidecar.ssrf_protection and not family.sidecar_reads_pool:
         message = (
             f"the sidecar of {family.name} does not read v1 InferencePools and would reject every "
             "prefill pod; use llm-d v0.10.0 or later"
         )
-        yield error(RELEASE_WITHOUT_FEATURE, (*at, "ssrfProtection"), message)
+        yield error(RELEASE_WITHOUT_FEATURE, (*location, "ssrfProtection"), message)
     for index, argument in enumerate(args.sidecar.args or ()):
         name = argument.partition("=")[0].lstrip("-")
         if name in SIDECAR_FLAGS:
-            yield error(SET_BY_LIBRARY, (*at, "args", index), f"--{name} {SIDECAR_FLAGS[name]}")
+            yield error(
+                SET_BY_LIBRARY, (*location, "args", index), f"--{name} {SIDECAR_FLAGS[name]}"
+            )
 
 
 PAIRED_SETTINGS_DIFFER = Rule("paired-settings-differ")
@@ -132,7 +134,7 @@ def _check_pair(
             f"{setting_names[key]} is {decode_value}, but {prefill_value} in role "
             f"{prefill_ctx.role.name}, which fills this role's KV cache; use the same value in both"
         )
-        yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.at(), message)
+        yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.locate(), message)
     if engine.http.rejects_unknown_models:
         names, prefill_names = decode.served_names or (), prefill.served_names
         missing = [n for n in names if prefill_names is not None and n not in prefill_names]
@@ -144,13 +146,13 @@ def _check_pair(
                 f"serves {', '.join(missing)}, which role {prefill_ctx.role.name} does not; give "
                 "both the same --served-model-name"
             )
-            yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.at(), message)
+            yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.locate(), message)
     reason = engine.kv_cache.explain_size_mismatch(prefill, decode)
     if reason is not None:
         make_finding = error if is_paired else warning
         flag, role = engine.sizes.flags["tensor"][0], prefill_ctx.role.name
         message = f"its {flag} does not match role {role}: {reason}; use the same in both"
-        yield make_finding(PAIRED_SIZES_UNSUPPORTED, decode_ctx.at(), message)
+        yield make_finding(PAIRED_SIZES_UNSUPPORTED, decode_ctx.locate(), message)
 
 
 # Values of `KvConnector.role` for the other direction.
@@ -182,7 +184,7 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
                 f"{ctx.role.component_type.value}: the KV cache is transferred from prefillers to "
                 "decoders"
             )
-            yield make_finding(KV_TRANSFER_WRONG_WAY, ctx.at(), message)
+            yield make_finding(KV_TRANSFER_WRONG_WAY, ctx.locate(), message)
     component_types = {ctx.role.component_type for ctx, _, _ in known}
     if component_types != set(PD_ROLES):
         return  # only prefillers, or only decoders
@@ -195,7 +197,7 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
                 f"with {first_connector.name} ({first_engine}); use the same in all prefillers and "
                 "decoders"
             )
-            yield make_finding(PAIRED_SETTINGS_DIFFER, ctx.at(), message)
+            yield make_finding(PAIRED_SETTINGS_DIFFER, ctx.locate(), message)
 
 
 def _get_engine_name(pods: RolePods) -> str | None:
@@ -219,4 +221,4 @@ def check_served_names(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
             "pods of both receive requests, so some get 404; give both the same "
             "--served-model-name"
         )
-        yield warning(SERVED_MODELS_DIFFER, ctx.at(), message)
+        yield warning(SERVED_MODELS_DIFFER, ctx.locate(), message)

@@ -99,7 +99,7 @@ def check_volcano_claims(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[
     for ctx, pods in roles:
         if ctx.shape.scheduler != VOLCANO:
             return
-        locations = [ctx.at("resourceClaims")] if ctx.role.resource_claims else []
+        locations = [ctx.locate("resourceClaims")] if ctx.role.resource_claims else []
         locations += [
             (*pod.path, "spec", "resourceClaims")
             for pod in pods.user_pods
@@ -132,7 +132,7 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                 f"must be at most the container's memory limit ({quantity.write(limit)}), got "
                 f"{quantity.write(shared)}: files in shared memory count against the limit"
             )
-            yield warning(MEMORY_LIMIT_TOO_SMALL, ctx.at("kvTransfer", "sharedMemory"), message)
+            yield warning(MEMORY_LIMIT_TOO_SMALL, ctx.locate("kvTransfer", "sharedMemory"), message)
         has_engine = (
             pod.is_leader or ctx.launcher in EDITING_LAUNCHERS or bool(pod.expanded_command.engine)
         )
@@ -200,12 +200,16 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def check_kv_cache_offloading(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the pods of a role that offloads its KV cache."""
-    args, offload, at = ctx.role.kv_cache_offloading, pods.offload, ctx.at("kvCacheOffloading")
+    args, offload, location = (
+        ctx.role.kv_cache_offloading,
+        pods.offload,
+        ctx.locate("kvCacheOffloading"),
+    )
     if args is None or offload is None:
         return
     for pod in pods.user_pods:
         yield from _check_offload_disk(pod, args)
-        yield from _check_host_memory((*at, "cpu"), pod, offload.memory)
+        yield from _check_host_memory((*location, "cpu"), pod, offload.memory)
 
 
 def _check_offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
@@ -221,7 +225,7 @@ def _check_offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Findi
         )
 
 
-def _check_host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
+def _check_host_memory(location: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
     limit = read_limit(pod.container, "memory")
     amount, container = quantity.write(need), format_path(pod.container_path)
     if limit is not None and need >= quantity.parse(limit):
@@ -229,4 +233,4 @@ def _check_host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Findin
             f"uses {amount} of host memory in each pod, but {container} is limited to {limit}; "
             "raise its memory limit, or offload less"
         )
-        yield error(MEMORY_LIMIT_TOO_SMALL, at, message)
+        yield error(MEMORY_LIMIT_TOO_SMALL, location, message)

@@ -35,15 +35,15 @@ def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
     volumes, claims = _list_names(spec, "volumes"), _list_names(spec, "resourceClaims")
     for key in ("initContainers", "containers"):
         for index, container in known_mappings(spec.get(key)):
-            at: Location = ("spec", key, index)
+            location: Location = ("spec", key, index)
             resources = known_mapping(container.get("resources"))
-            yield from _check_requirements((*at, "resources"), resources)
+            yield from _check_requirements((*location, "resources"), resources)
             for position, claim in known_mappings(resources.get("claims")):
-                place = (*at, "resources", "claims", position)
+                place = (*location, "resources", "claims", position)
                 yield from check_name_exists(place, claim, claims, "claim")
             for position, mount in known_mappings(container.get("volumeMounts")):
                 yield from check_name_exists(
-                    (*at, "volumeMounts", position), mount, volumes, "volume"
+                    (*location, "volumeMounts", position), mount, volumes, "volume"
                 )
     if isinstance(spec.get("activeDeadlineSeconds"), int):
         message = "is not supported for pods of a StatefulSet, which runs the replicas; remove it"
@@ -93,14 +93,14 @@ def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def check_name_exists(
-    at: Location, item: Mapping[str, Any], names: Collection[str] | None, kind: str
+    location: Location, item: Mapping[str, Any], names: Collection[str] | None, kind: str
 ) -> Iterator[Finding]:
     """Check that the pod has a volume or claim with the name that `item` refers to."""
     name = known_text(item.get("name"))
     if name and names is not None and name not in names:
         have = f" (it has {', '.join(sorted(names))})" if names else ""
         message = f"the pod has no {kind} {show(name)}{have}; add one to its {_LISTS[kind]}"
-        yield error(NAME_NOT_FOUND, (*at, "name"), message)
+        yield error(NAME_NOT_FOUND, (*location, "name"), message)
 
 
 def parse_amount(amount: Any) -> Decimal | None:
@@ -111,17 +111,17 @@ def parse_amount(amount: Any) -> Decimal | None:
         return None
 
 
-def _check_requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_requirements(location: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
     limits, requests = (known_mapping(resources.get(key)) for key in ("limits", "requests"))
     for key, section in (("limits", limits), ("requests", requests)):
         for name, amount in section.items():
-            here = (*at, key, name)
+            here = (*location, key, name)
             # A name in both sections is reported once.
             if key == "limits" or name not in limits:
                 yield from _check_resource_name(here, name)
             yield from _check_amount(here, name, amount)
     for name, amount in requests.items():
-        here, request = (*at, "requests", name), parse_amount(amount)
+        here, request = (*location, "requests", name), parse_amount(amount)
         limit = parse_amount(limits.get(name))
         must_be_equal = is_extended(name) or name.startswith(_HUGE_PAGES)
         if must_be_equal and name not in limits:
@@ -134,31 +134,31 @@ def _check_requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[
             yield error(REQUESTS_AND_LIMITS, here, message)
 
 
-def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
+def _check_resource_name(location: Location, name: str) -> Iterator[Finding]:
     suggestion = suggest_accelerator(name)
     if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
         hint = "devices have a domain, such as nvidia.com/gpu"
         if suggestion is not None:
             hint = f"did you mean {suggestion}?"
         message = f"{show(name)} is not a valid container resource; {hint}"
-        yield error(UNKNOWN_RESOURCE, at, message)
+        yield error(UNKNOWN_RESOURCE, location, message)
     elif suggestion is not None:
         # A name that differs only in case or by a plural `s` is certainly a mistake.
         is_certain = name.lower().removesuffix("s") == suggestion.lower().removesuffix("s")
         message = f"unknown device, so no node has it; did you mean {suggestion}?"
         make_finding = error if is_certain else warning
-        yield make_finding(UNKNOWN_RESOURCE, at, message)
+        yield make_finding(UNKNOWN_RESOURCE, location, message)
 
 
-def _check_amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
+def _check_amount(location: Location, name: str, amount: Any) -> Iterator[Finding]:
     value = parse_amount(amount)
     if value is None:
         return
     if value < 0:
-        yield error(OUT_OF_RANGE, at, f"must be at least 0, got {show(amount)}")
+        yield error(OUT_OF_RANGE, location, f"must be at least 0, got {show(amount)}")
     elif is_extended(name) and value != value.to_integral_value():
         message = f"must be a whole number of devices, got {show(amount)}"
-        yield error(WRONG_TYPE, at, message)
+        yield error(WRONG_TYPE, location, message)
 
 
 CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
@@ -170,12 +170,12 @@ def check_role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
         yield from check_credentials(pod.path, pod.expanded_template)
 
 
-def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+def check_credentials(location: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     """Warn about each literal credential in the variables and arguments of a template."""
     spec = template.get("spec") or {}
     for key in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(key) or ()):
-            here = (*at, "spec", key, index)
+            here = (*location, "spec", key, index)
             yield from check_variables(here, container.get("env") or ())
             for field in ("command", "args"):
                 for position, name in find_credential_arguments(known_list(container.get(field))):
@@ -184,18 +184,20 @@ def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Fin
                     )
 
 
-def check_variables(at: Location, variables: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+def check_variables(
+    location: Location, variables: Iterable[Mapping[str, Any]]
+) -> Iterator[Finding]:
     """Warn about each literal credential among the variables of a container."""
     for index, variable in enumerate(variables):
         name = str(variable.get("name"))
         if is_credential(name, variable.get("value")):
-            yield _report_credential((*at, "env", index, "value"), name)
+            yield _report_credential((*location, "env", index, "value"), name)
 
 
-def _report_credential(at: Location, name: str, advice: str = "") -> Finding:
+def _report_credential(location: Location, name: str, advice: str = "") -> Finding:
     return warning(
         CREDENTIAL_IN_PLAIN_TEXT,
-        at,
+        location,
         f"{name} is a credential in plain text: anyone who can read pods can read it; store it in "
         "a Secret, and set a variable with valueFrom: {secretKeyRef: {name: ..., key: ...}}"
         f"{advice}",
@@ -211,7 +213,7 @@ def check_pods(pods: RolePods, _: Context) -> Iterator[Finding]:
             user_labels = known_mapping(metadata.get("labels"))
             is_label = finding.location[:2] == ("metadata", "labels")
             if not is_label or finding.location[-1] in user_labels:
-                yield finding.under(*pod.path)
+                yield finding.with_prefix(*pod.path)
 
 
 def check_fetcher_and_picker_credentials(
@@ -222,4 +224,4 @@ def check_fetcher_and_picker_credentials(
         yield from check_variables(("model", "fetcher"), model.fetcher.env)
     if routing is not None and routing.picker is not None:
         template = routing.picker.epp.args.template or {}
-        yield from check_credentials((*routing.at, "endpointPicker", "template"), template)
+        yield from check_credentials((*routing.location, "endpointPicker", "template"), template)

@@ -72,9 +72,9 @@ def main(
     collected_services.set(services)
     try:
         _run(project, recorder)
-    except BaseException as problem:  # noqa: BLE001  # also KeyboardInterrupt and the like
-        *first, last = _explain_failure(problem)
-        frames = _find_user_frames(problem, project.root)
+    except BaseException as exc:  # noqa: BLE001  # also KeyboardInterrupt and the like
+        *first, last = _explain_failure(exc)
+        frames = _find_user_frames(exc, project.root)
         send(Recording((*first, replace(last, frames=frames))))
         return
     findings = (

@@ -116,8 +116,8 @@ def _read_file(path: Path) -> _YamlFile:
     try:
         text = path.read_text(encoding="utf-8")
         contents = list(parse_yaml(text)) or [{}]
-    except (OSError, ValueError) as problem:  # not UTF-8, or not YAML
-        raise _make_error(f"{path.name}: {problem}") from None
+    except (OSError, ValueError) as exc:  # not UTF-8, or not YAML
+        raise _make_error(f"{path.name}: {exc}") from None
     content = contents[0]
     if len(contents) > 1 or not isinstance(content, dict):
         raise _make_error(f"{path.name}: must be one YAML mapping")

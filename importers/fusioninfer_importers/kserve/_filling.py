@@ -38,7 +38,7 @@ _WORD = re.compile(
 def fill_templates(builder: ServiceBuilder, spec: Node) -> Node:
     """Return the spec with its Go templates evaluated for a service."""
     filler = _TemplateFiller(builder, spec)
-    filled = filler.fill(spec, ()) or Node(spec.at, {})
+    filled = filler.fill(spec, ()) or Node(spec.field, {})
     return filler.drop_mounts(filled) if filler.dropped_volumes else filled
 
 
@@ -75,30 +75,30 @@ class _TemplateFiller:
             nodes = {key: self.fill(item, (*path, key)) for key, item in content.items()}
             is_incomplete = any(key in nodes and nodes[key] is None for key in ("name", "value"))
             if path[-2:-1] == ("env",) and is_incomplete:
-                self._report.consume(*(leaf.at for _, leaf in node.leaves()))
+                self._report.consume(*(leaf.field for _, leaf in node.leaves()))
                 return None  # a variable without its value would be wrong
             fields = {key: item for key, item in nodes.items() if item is not None}
-            filled = Node(node.at, fields, node.synthetic)
+            filled = Node(node.field, fields, node.synthetic)
             if path[-2:-1] == ("volumes",) and _count_scalars(filled) < _count_scalars(node):
                 self.dropped_volumes.add(str(node.text("name")))
-                self._report.consume(*(leaf.at for _, leaf in node.leaves()))
+                self._report.consume(*(leaf.field for _, leaf in node.leaves()))
                 return None  # a Secret or ConfigMap without its name is rejected
             return filled
         if isinstance(content, list):
-            return Node(node.at, list(self._fill_items(content, path)), node.synthetic)
+            return Node(node.field, list(self._fill_items(content, path)), node.synthetic)
         if not isinstance(content, str) or "{{" not in content:
             return node
         scope = self._build_scope(path)
         try:
-            return Node(node.at, evaluate(content, scope))
-        except TemplateError as problem:
+            return Node(node.field, evaluate(content, scope))
+        except TemplateError as exc:
             if _CERTIFICATES_SUFFIX in content and path[-2:] == ("secret", "secretName"):
                 message = "ignored because engines serve plain HTTP here, without certificates"
-                self._report.left_out(node.at, message)
+                self._report.left_out(node.field, message)
             else:
-                self._report_failure(node, path, problem)
+                self._report_failure(node, path, exc)
         words = self._fill_words(node, path)
-        return Node(node.at, " ".join(words)) if words else None
+        return Node(node.field, " ".join(words)) if words else None
 
     def drop_mounts(self, node: Node) -> Node:
         """Return a tree without the mounts of dropped volumes."""
@@ -110,13 +110,13 @@ class _TemplateFiller:
                     item for item in mounts.items if item.text("name") in self.dropped_volumes
                 ]
                 for item in dropped:
-                    self._report.left_out(item.at, "ignored because its volume is ignored")
+                    self._report.left_out(item.field, "ignored because its volume is ignored")
                 kept_mounts = [item for item in mounts.items if item not in dropped]
-                nodes["volumeMounts"] = Node(mounts.at, kept_mounts, mounts.synthetic)
-            return Node(node.at, nodes, node.synthetic)
+                nodes["volumeMounts"] = Node(mounts.field, kept_mounts, mounts.synthetic)
+            return Node(node.field, nodes, node.synthetic)
         if isinstance(node.content, list):
             items = [self.drop_mounts(item) for item in node.content]
-            return Node(node.at, items, node.synthetic)
+            return Node(node.field, items, node.synthetic)
         return node
 
     def _fill_items(self, items: Iterable[Node], path: Location) -> Iterator[Node]:
@@ -131,12 +131,12 @@ class _TemplateFiller:
                 continue
             if entry.content == "" and source_items[index].content != "":
                 self._report.left_out(
-                    entry.at,
+                    entry.field,
                     "its Go template is empty here, where engines serve plain HTTP; ignored",
                 )
             elif next_entry is None and _is_flag_without_value(entry.content):
                 self._report.left_out(
-                    entry.at, "ignored because its value, the next argument, is ignored"
+                    entry.field, "ignored because its value, the next argument, is ignored"
                 )
             else:
                 yield entry
@@ -159,9 +159,9 @@ class _TemplateFiller:
         is_script = bool(set(path) & {*_WORD_LISTS}) and not str(node.content).startswith("-")
         if is_script and re.search(r"\s", re.sub(r"\{\{.*?\}\}", "", node.content)):
             # A container without its script would start another program.
-            self._report.error(FIELD_UNSUPPORTED, node.at, message)
+            self._report.error(FIELD_UNSUPPORTED, node.field, message)
         else:
-            self._report.unsupported(node.at, message)
+            self._report.unsupported(node.field, message)
 
     def _build_scope(self, path: Location) -> Scope:
         """Return the values that templates at a path may read."""
@@ -193,4 +193,4 @@ def _is_flag_without_value(word: Any) -> bool:
 
 def _read_variable_name(value: Node) -> Any:
     """Return the name of the environment variable whose value this is."""
-    return value.at.document.at(*value.at.path[:-1], "name").value
+    return value.field.document.at(*value.field.path[:-1], "name").value

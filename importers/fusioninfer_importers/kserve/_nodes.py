@@ -35,12 +35,12 @@ class Node:
     """A value, and the field that it comes from.
 
     Attributes:
-        at: Its field; for a merged value, the one that takes precedence.
+        field: Its field; for a merged value, the one that takes precedence.
         content: Nodes by key, a list of nodes, or a scalar.
-        synthetic: Whether no document has the value; `at` is then the field it is derived from.
+        synthetic: Whether no document has the value; `field` is then the one it is derived from.
     """
 
-    at: SourceField
+    field: SourceField
     content: Any
     synthetic: bool = False
 
@@ -95,20 +95,20 @@ class Node:
             yield path, self
 
 
-def read_node(at: SourceField) -> Node:
+def read_node(field: SourceField) -> Node:
     """Return the tree of a field's value, without nulls, which mean unset fields."""
-    return _parse(at, at.value)
+    return _parse(field, field.value)
 
 
-def _parse(at: SourceField, value: Any) -> Node:
+def _parse(field: SourceField, value: Any) -> Node:
     if isinstance(value, Mapping):
         return Node(
-            at,
-            {key: _parse(at / key, item) for key, item in value.items() if item is not None},
+            field,
+            {key: _parse(field / key, item) for key, item in value.items() if item is not None},
         )
     if isinstance(value, list):
-        return Node(at, [_parse(at / index, item) for index, item in enumerate(value)])
-    return Node(at, value)
+        return Node(field, [_parse(field / index, item) for index, item in enumerate(value)])
+    return Node(field, value)
 
 
 def merge(base: Node, top: Node, field: str = "") -> Node:
@@ -117,10 +117,10 @@ def merge(base: Node, top: Node, field: str = "") -> Node:
         merged = dict(base.content)
         for key, node in top.content.items():
             merged[key] = merge(merged[key], node, str(key)) if key in merged else node
-        return Node(top.at, merged, top.synthetic)
+        return Node(top.field, merged, top.synthetic)
     if isinstance(base.content, list) and isinstance(top.content, list) and field in _MERGE_KEYS:
         return Node(
-            top.at,
+            top.field,
             _merge_lists(base.content, top.content, _MERGE_KEYS[field]),
             top.synthetic,
         )
@@ -146,10 +146,10 @@ def _merge_lists(base: list[Node], top: list[Node], key: str) -> list[Node]:
 
 def copy_node(builder: ServiceBuilder, target: Location, node: Node) -> None:
     """Copy a tree; findings about a value in it name the field that the value comes from."""
-    if all(_is_unchanged(node.at, path, leaf) for path, leaf in node.leaves()):
-        builder.copy(target, node.value, node.at)
+    if all(_is_unchanged(node.field, path, leaf) for path, leaf in node.leaves()):
+        builder.copy(target, node.value, node.field)
         return
-    builder.default(target, node.value, node.at)
+    builder.default(target, node.value, node.field)
     _set_origins(builder, target, node)
 
 
@@ -162,7 +162,7 @@ def copy_fields(builder: ServiceBuilder, target: Location, node: Node, *keys: st
 
 
 def _set_origins(builder: ServiceBuilder, target: Location, node: Node) -> None:
-    builder.set_origin(target, node.at, copied=not node.synthetic)
+    builder.set_origin(target, node.field, copied=not node.synthetic)
     content = node.content
     parts: list[tuple[str | int, Node]] = []
     if isinstance(content, dict):
@@ -171,27 +171,31 @@ def _set_origins(builder: ServiceBuilder, target: Location, node: Node) -> None:
         parts = list(enumerate(content))
     for key, part in parts:
         _set_origins(builder, (*target, key), part)
-    if not node.synthetic and (not parts or node.at.value in ({}, [])):
-        builder.report.consume(node.at)
+    if not node.synthetic and (not parts or node.field.value in ({}, [])):
+        builder.report.consume(node.field)
 
 
-def _is_unchanged(at: SourceField, path: Location, leaf: Node) -> bool:
+def _is_unchanged(field: SourceField, path: Location, leaf: Node) -> bool:
     return (
-        not leaf.synthetic and leaf.at.document is at.document and leaf.at.path == (*at.path, *path)
+        not leaf.synthetic
+        and leaf.field.document is field.document
+        and leaf.field.path == (*field.path, *path)
     )
 
 
-def make_node(at: SourceField, value: Any) -> Node:
-    """Return the tree of a value that no document has; findings about it are at the field `at`."""
+def make_node(field: SourceField, value: Any) -> Node:
+    """Return the tree of a value that no document has; findings about it are at `field`."""
     if isinstance(value, dict):
-        return Node(at, {key: make_node(at, item) for key, item in value.items()}, synthetic=True)
+        return Node(
+            field, {key: make_node(field, item) for key, item in value.items()}, synthetic=True
+        )
     if isinstance(value, list):
-        return Node(at, [make_node(at, item) for item in value], synthetic=True)
-    return Node(at, value, synthetic=True)
+        return Node(field, [make_node(field, item) for item in value], synthetic=True)
+    return Node(field, value, synthetic=True)
 
 
 def set_fields(node: Node, **fields: Node | None) -> Node:
     """Return a mapping with some of its fields replaced; None removes a field."""
     merged = {**(node.content if isinstance(node.content, dict) else {}), **fields}
     kept = {key: item for key, item in merged.items() if item is not None}
-    return Node(node.at, kept, node.synthetic)
+    return Node(node.field, kept, node.synthetic)

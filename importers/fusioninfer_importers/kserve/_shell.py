@@ -32,7 +32,7 @@ def split_container_args(
 
     Each keeps its own source field if the shell does not change the list.
     """
-    joined = Node(args.at, " ".join(str(argument) for argument in args.value))
+    joined = Node(args.field, " ".join(str(argument) for argument in args.value))
     try:
         is_unchanged = shlex.split(joined.content) == args.value
     except ValueError:
@@ -58,19 +58,19 @@ def split_shell_text(
     unsupported = _find_unsupported(text, names, expanded)
     if unsupported is not None:
         rule, message = unsupported
-        report.error(rule, node.at, message)
+        report.error(rule, node.field, message)
         return
     if any(name in names for name in _find_variables(text)):
-        report.translated(node.at, "the kubelet expands its variables, even inside quotes")
+        report.translated(node.field, "the kubelet expands its variables, even inside quotes")
     try:
         parts = shlex.split(
             "".join(_use_kubelet_syntax(piece, names) for piece in _PIECE.findall(text))
         )
-    except ValueError as failure:
-        report.invalid(node.at, f"is not valid shell syntax: {failure}")
+    except ValueError as exc:
+        report.invalid(node.field, f"is not valid shell syntax: {exc}")
         return
     for part in parts:
-        yield Node(node.at, part)
+        yield Node(node.field, part)
 
 
 def _find_unsupported(

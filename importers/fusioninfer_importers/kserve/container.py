@@ -103,23 +103,23 @@ def _add_preset_fields(report: ConversionReport, pod: Node, preset: Preset) -> N
     """Return a pod spec with the preset's fields that it does not set itself."""
     entries, volumes = pod.get("containers"), pod.get("volumes")
     if entries is None:
-        entries = make_node(pod.at, [{"name": MAIN}])
+        entries = make_node(pod.field, [{"name": MAIN}])
     containers = [
         _merge_container(container, preset) if container.text("name") == MAIN else container
         for container in entries.items
     ]
     if entries.items:
-        pod = set_fields(pod, containers=Node(entries.at, containers, entries.synthetic))
+        pod = set_fields(pod, containers=Node(entries.field, containers, entries.synthetic))
     other_programs = [
         container
         for container in entries.items
         if container.text("name") == MAIN and is_other_program(container)
     ]
     if other_programs and pod.get("terminationGracePeriodSeconds") is None:
-        pod = set_fields(pod, terminationGracePeriodSeconds=make_node(pod.at, _GRACE_SECONDS))
+        pod = set_fields(pod, terminationGracePeriodSeconds=make_node(pod.field, _GRACE_SECONDS))
     if volumes is None or isinstance(volumes.content, list):
         pod = set_fields(
-            pod, volumes=_merge_volumes(report, volumes or make_node(pod.at, []), preset)
+            pod, volumes=_merge_volumes(report, volumes or make_node(pod.field, []), preset)
         )
     return pod
 
@@ -144,13 +144,13 @@ def _merge_volumes(report: ConversionReport, volumes: Node, preset: Preset) -> N
         )
         if user_volume is not None and sources:
             report.translated(
-                user_volume.at,
+                user_volume.field,
                 f"replaces the emptyDir of KServe's presets with {sources[0]}; a volume has one "
                 "source",
             )
         else:
             preset_volumes.append({"name": name, "emptyDir": _build_empty_dir(name, preset)})
-    return merge(make_node(volumes.at, preset_volumes), volumes, "volumes")
+    return merge(make_node(volumes.field, preset_volumes), volumes, "volumes")
 
 
 def _build_empty_dir(name: str, preset: Preset) -> dict[str, Any]:
@@ -166,11 +166,11 @@ def _merge_container(container: Node, preset: Preset) -> Node:
     mounts = [{"name": name, "mountPath": path} for path, name in _VOLUMES.items()]
     port = {"containerPort": PORT + 1 if preset.has_sidecar else PORT, "protocol": "TCP"}
     env = [{"name": name, "value": value} for name, value in _PRESET_ENV.items()]
-    security = make_node(container.at, _choose_security_context(preset))
+    security = make_node(container.field, _choose_security_context(preset))
     user_security = container.get("securityContext")
     return set_fields(
         container,
-        ports=container.get("ports") or make_node(container.at, [port]),
+        ports=container.get("ports") or make_node(container.field, [port]),
         env=_add_missing(container, "env", "name", env),
         volumeMounts=_add_missing(container, "volumeMounts", "mountPath", mounts),
         securityContext=security if user_security is None else merge(security, user_security),
@@ -184,7 +184,7 @@ def _merge_lifecycle(container: Node, preset: Preset) -> Node | None:
     lifecycle = container.get("lifecycle")
     if not preset.is_leader or not is_other_program(container):
         return lifecycle
-    fallback = make_node(container.at, {"preStop": _PRE_STOP})
+    fallback = make_node(container.field, {"preStop": _PRE_STOP})
     if lifecycle is None:
         return fallback
     return lifecycle if lifecycle.get("preStop") is not None else merge(fallback, lifecycle)
@@ -197,11 +197,11 @@ def _add_missing(container: Node, field: str, key: str, items: list[dict[str, An
         return entries  # our rules reject it
     user_items = entries.items if entries is not None else []
     keys = {(item.text(key) or "").rstrip("/") for item in user_items}
-    missing = make_node(container.at, [item for item in items if item[key] not in keys])
+    missing = make_node(container.field, [item for item in items if item[key] not in keys])
     return (
         missing
         if entries is None
-        else Node(entries.at, [*missing.items, *user_items], entries.synthetic)
+        else Node(entries.field, [*missing.items, *user_items], entries.synthetic)
     )
 
 
@@ -217,7 +217,7 @@ def _merge_probe(container: Node, name: str, preset: Preset) -> Node | None:
     fields: dict[str, Any] = dict(_PROBES[name])
     if probe is None or not any(probe.get(handler) for handler in _HANDLERS):
         fields["httpGet"] = {"path": "/health", "port": _find_port(container, preset)}
-    preset_probe = make_node(container.at, fields)
+    preset_probe = make_node(container.field, fields)
     return preset_probe if probe is None else merge(preset_probe, probe)
 
 
@@ -249,7 +249,7 @@ def merge_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
         _complete_engine(report, node, preset) if node.text("name") == MAIN else node
         for node in entries.items
     ]
-    return set_fields(pod, containers=Node(entries.at, items, entries.synthetic))
+    return set_fields(pod, containers=Node(entries.field, items, entries.synthetic))
 
 
 def _add_main(report: ConversionReport, pod: Node) -> Node:
@@ -259,19 +259,21 @@ def _add_main(report: ConversionReport, pod: Node) -> Node:
         return pod
     if MAIN in [node.text("name") for node in entries.items]:
         return pod
-    report.consume(entries.at)
-    preset_main = make_node(entries.at, {"name": MAIN})
-    return set_fields(pod, containers=Node(entries.at, [preset_main, *entries.items]))
+    report.consume(entries.field)
+    preset_main = make_node(entries.field, {"name": MAIN})
+    return set_fields(pod, containers=Node(entries.field, [preset_main, *entries.items]))
 
 
 def _complete_engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
     if container.get("image") is None and preset.is_replaced:
-        report.invalid(container.at, "image is required, because a config replaces KServe's preset")
+        report.invalid(
+            container.field, "image is required, because a config replaces KServe's preset"
+        )
     if not preset.has_script:
         return container
     if container.get("image") is None:
-        report.chosen(container.at, f"image is not set; uses that of KServe's presets, {IMAGE}")
-        container = set_fields(container, image=make_node(container.at, IMAGE))
+        report.chosen(container.field, f"image is not set; uses that of KServe's presets, {IMAGE}")
+        container = set_fields(container, image=make_node(container.field, IMAGE))
     env = container.get("env")
     variables = env.items if env is not None else []
     for variable in variables:
@@ -288,11 +290,11 @@ def _complete_engine(report: ConversionReport, container: Node, preset: Preset) 
         elif value is None:
             report.error(
                 SHELL_EXPANSION_UNSUPPORTED,
-                variable.at,
+                variable.field,
                 f"{EXTRA_ARGS} must have a value, because a shell expands it",
             )
         else:
-            report.consume(variable.at)
+            report.consume(variable.field)
             # In a variable's value the kubelet expands only the variables before it.
             arguments += split_shell_text(
                 report, value, names, [earlier.text("name") or "" for earlier in other_variables]
@@ -300,19 +302,21 @@ def _complete_engine(report: ConversionReport, container: Node, preset: Preset) 
     args = container.get("args")
     if args is not None and args.items:
         arguments += split_container_args(report, args, names)
-    at = container.at
+    field = container.field
     # User-defined served names replace the generated ones, but not the path of a mounted model.
     model_words = [word for word in preset.model_arguments if word.startswith("/")]
     if not any(str(word.content).startswith(SERVED_NAME) for word in arguments):
         model_words = list(preset.model_arguments)
-    arguments = [make_node(at, word) for word in model_words] + arguments
+    arguments = [make_node(field, word) for word in model_words] + arguments
     container = set_fields(
         container,
-        command=make_node(at, ["vllm", "serve"]),
-        args=Node(args.at if args is not None else at, arguments, args is None)
+        command=make_node(field, ["vllm", "serve"]),
+        args=Node(args.field if args is not None else field, arguments, args is None)
         if arguments
         else None,
-        env=Node(env.at, other_variables, env.synthetic) if env is not None and variables else env,
+        env=Node(env.field, other_variables, env.synthetic)
+        if env is not None and variables
+        else env,
     )
     for probe in _PROBES:
         container = _use_plain_http(report, container, probe)
@@ -323,7 +327,7 @@ def _check_rdma(report: ConversionReport, variable: Node) -> None:
     if variable.text("name") == INFER_ROCE and variable.text("value") == "true":
         report.warning(
             RDMA_DEVICES_NOT_DETECTED,
-            variable.at,
+            variable.field,
             "RoCE devices are detected only by the script of KServe's presets; set NCCL_IB_HCA, "
             "NCCL_IB_GID_INDEX and UCX_NET_DEVICES in env",
         )
@@ -334,11 +338,11 @@ def _use_plain_http(report: ConversionReport, container: Node, probe: str) -> No
     if scheme is None or scheme.content != "HTTPS":
         return container
     report.translated(
-        scheme.at,
+        scheme.field,
         "changed to HTTP: KServe gives the engine a certificate, the engine here serves plain HTTP",
     )
     probe_node, http = container.get(probe), container.get(probe, "httpGet")
     assert probe_node is not None
     assert http is not None
-    plain_http = set_fields(http, scheme=Node(scheme.at, "HTTP"))
+    plain_http = set_fields(http, scheme=Node(scheme.field, "HTTP"))
     return set_fields(container, **{probe: set_fields(probe_node, httpGet=plain_http)})

@@ -176,17 +176,17 @@ def _find_base_refs(
     """Return the configs in a service's baseRefs, in merge order."""
     bases = []
     for index, reference in enumerate(document.raw["spec"].get("baseRefs") or ()):
-        at = document.at("spec", "baseRefs", index)
+        field = document.at("spec", "baseRefs", index)
         name = reference["name"]
         config = _find_config(configs, document.namespace, name)
         if config is not None:
             bases.append(config)
-            report.consume(at)
+            report.consume(field)
         elif str(name).startswith(PREFIX):
-            report.left_out(at, "KServe's own config; the library generates the same settings")
+            report.left_out(field, "KServe's own config; the library generates the same settings")
         else:
             report.unsupported(
-                at,
+                field,
                 f"this input has no LLMInferenceServiceConfig {name} in namespace "
                 f"{document.namespace} or {NAMESPACE}; add it as a document",
                 REFERENCE_MISSING,
@@ -206,7 +206,7 @@ def _read_spec(report: ConversionReport, document: SourceDocument) -> Node:
     model, uri = spec.get("model"), spec.get("model", "uri")
     if model is None or uri is None or uri.content:
         return spec
-    report.consume(uri.at)
+    report.consume(uri.field)
     model = set_fields(model, uri=None)
     return set_fields(spec, model=model if model.content else None)
 
@@ -224,20 +224,20 @@ def _merge_and_report_overrides(
 ) -> Node:
     """Like `_merge_specs`, but report overridden values."""
     service, spec = _read_spec(report, document), _merge_specs(report, document, bases)
-    kept = {leaf.at for _, leaf in spec.leaves()}
+    kept = {leaf.field for _, leaf in spec.leaves()}
     for _, leaf in service.leaves():
-        if leaf.at in kept:
+        if leaf.field in kept:
             continue
         if leaf.content in ({}, []):  # `scheduler: {}` enables what a config configures
-            report.consume(leaf.at)
+            report.consume(leaf.field)
         else:
             report.left_out(
-                leaf.at, "overridden by a later item of the list, as KServe merges them"
+                leaf.field, "overridden by a later item of the list, as KServe merges them"
             )
     for config in bases:
-        for at in walk_leaves(config.at(), config.raw):
-            if at.path[:1] == ("spec",) and at not in kept and not report.is_consumed(at):
-                report.left_out(at, f"overridden by {document.name}")
+        for field in walk_leaves(config.at(), config.raw):
+            if field.path[:1] == ("spec",) and field not in kept and not report.is_consumed(field):
+                report.left_out(field, f"overridden by {document.name}")
     return spec
 
 
@@ -251,14 +251,14 @@ def convert_service(
 ) -> None:
     """Convert an LLMInferenceService, whose spec is merged with its configs."""
     copy_metadata(builder, builder.main)
-    builder.set_origin(("spec", "roles"), spec.at)
+    builder.set_origin(("spec", "roles"), spec.field)
     spec = fill_templates(builder, spec)
     model_arguments = convert_model(builder, spec)
     spec = convert_initializer(builder, spec)
     convert_credentials(builder, spec, related.accounts, related.secrets)
     prefill = spec.get("prefill")
     if prefill is not None:
-        builder.report.consume(prefill.at)  # `prefill: {}` has KServe's preset
+        builder.report.consume(prefill.field)  # `prefill: {}` has KServe's preset
         convert_workload(builder, prefill, "prefill", "prefiller", model_arguments, replaced)
         convert_workload(builder, spec, "decode", "decoder", model_arguments, replaced)
     else:
@@ -277,7 +277,7 @@ def _convert_gang(builder: ServiceBuilder, spec: Node) -> None:
     pods = [pod for node in workloads for pod in map(node.get, ("template", "worker")) if pod]
     needs_gang = len(workloads) > 1 or spec.get("worker") is not None
     if needs_gang and all(pod.text("schedulerName") != VOLCANO for pod in pods):
-        builder.default(GANG_MODE, "Off", spec.at)
+        builder.default(GANG_MODE, "Off", spec.field)
         builder.report.chosen(builder.main.at("spec", "template", "schedulerName"), NO_GANG)
 
 
@@ -305,7 +305,7 @@ def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
             containers = builder.get((*picker, "spec", "containers")) or []
             if PICKER not in map(_get_name, containers):
                 name_location = (*picker, "spec", "containers", len(containers), "name")
-                builder.default(name_location, PICKER, endpoint.at)
+                builder.default(name_location, PICKER, endpoint.field)
         for pod, container_name in pods.items():
             entries: Location = (*pod, "spec", "containers")
             for position, container in enumerate(builder.get(entries) or ()):
@@ -313,8 +313,8 @@ def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
                 env = _list_variable_names(container) if is_traced else None
                 if env is not None and _ATTRIBUTES not in env:
                     for offset, variable in enumerate(variables, start=len(env)):
-                        at = (*entries, position, "env", offset)
-                        builder.default(at, variable, endpoint.at)
+                        field = (*entries, position, "env", offset)
+                        builder.default(field, variable, endpoint.field)
 
 
 def _get_name(container: Any) -> Any:
@@ -335,30 +335,31 @@ def _convert_tracing(builder: ServiceBuilder, spec: Node) -> None:
         return
     endpoint = tracing.get("exporterEndpoint")
     if endpoint is None:
-        endpoint = Node(tracing.at, _COLLECTOR, synthetic=True)
-        report.consume(tracing.at)
+        endpoint = Node(tracing.field, _COLLECTOR, synthetic=True)
+        report.consume(tracing.field)
         report.chosen(
-            tracing.at / "exporterEndpoint", f"not set; uses {_COLLECTOR}, as KServe's preset"
+            tracing.field / "exporterEndpoint", f"not set; uses {_COLLECTOR}, as KServe's preset"
         )
     copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
     _add_trace_attributes(builder, endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
     if exporter is not None and exporter.content != "otlp":
-        report.unsupported(exporter.at, "is not supported; use otlp")
+        report.unsupported(exporter.field, "is not supported; use otlp")
     elif exporter is not None:
-        report.consume(exporter.at)
+        report.consume(exporter.field)
     ratio = tracing.get("samplerArg")
     is_ratio = sampler is None or "traceidratio" in str(sampler.content)
     if sampler is not None and not is_ratio:
         report.unsupported(
-            sampler.at, "is not supported; use parentbased_traceidratio and set tracing.samplerArg"
+            sampler.field,
+            "is not supported; use parentbased_traceidratio and set tracing.samplerArg",
         )
     elif sampler is not None:
-        report.translated(sampler.at, "the client's sampling decision takes precedence")
+        report.translated(sampler.field, "the client's sampling decision takes precedence")
     if ratio is None:
-        builder.default(("spec", "tracing", "sampling"), _SAMPLING, tracing.at)
+        builder.default(("spec", "tracing", "sampling"), _SAMPLING, tracing.field)
         return
     try:
-        builder.derive(("spec", "tracing", "sampling"), float(str(ratio.content)), ratio.at)
+        builder.derive(("spec", "tracing", "sampling"), float(str(ratio.content)), ratio.field)
     except ValueError:
-        report.invalid(ratio.at, f"must be a number from 0 to 1, got {ratio.content}")
+        report.invalid(ratio.field, f"must be a number from 0 to 1, got {ratio.content}")

@@ -50,7 +50,7 @@ def find_referenced_objects(
 ) -> Iterator[ObjectKey]:
     """Yield ServiceAccounts that services may use, and Secrets that services or accounts name."""
     workloads = [("spec",), ("spec", "prefill")]
-    values = [doc.at(*at, *_ACCOUNT_NAME).value for doc in documents for at in workloads]
+    values = [doc.at(*field, *_ACCOUNT_NAME).value for doc in documents for field in workloads]
     names = {_DEFAULT, *(name for name in values if isinstance(name, str))}
     for service in services:
         yield from (("v1", ACCOUNT, service.namespace, name) for name in names)
@@ -79,11 +79,13 @@ def convert_credentials(
     workloads = [workload for workload in (spec, spec.get("prefill")) if workload is not None]
     fields = [workload.get(*_ACCOUNT_NAME) for workload in workloads]
     places = {
-        _DEFAULT if field is None else str(field.content): spec.at if field is None else field.at
+        _DEFAULT if field is None else str(field.content): spec.field
+        if field is None
+        else field.field
         for field in fields
     }
-    for name, at in places.items():
-        _use_account(builder, schemes, accounts, secrets, name, at)
+    for name, source_field in places.items():
+        _use_account(builder, schemes, accounts, secrets, name, source_field)
 
 
 def _use_account(
@@ -92,7 +94,7 @@ def _use_account(
     accounts: Objects,
     secrets: Objects,
     name: str,
-    at: SourceField,
+    source_field: SourceField,
 ) -> None:
     namespace, report = builder.main.namespace, builder.report
     account = accounts.get((namespace, name))
@@ -102,9 +104,9 @@ def _use_account(
             "is not in this input; add it and its Secrets as documents"
         )
         if name == _DEFAULT and "s3" not in schemes:
-            report.chosen(at / "template" / "serviceAccountName", f"not set; {message}")
+            report.chosen(source_field / "template" / "serviceAccountName", f"not set; {message}")
         else:
-            report.warning(REFERENCE_MISSING, at, message)
+            report.warning(REFERENCE_MISSING, source_field, message)
         return
     _record_use(builder, account)
     if _IAM_ROLE in (account.metadata.get("annotations") or {}) and "s3" in schemes:
@@ -114,7 +116,7 @@ def _use_account(
 
 
 def _use_secret(
-    builder: ServiceBuilder, schemes: set[str], secrets: Objects, name: Any, at: SourceField
+    builder: ServiceBuilder, schemes: set[str], secrets: Objects, name: Any, field: SourceField
 ) -> None:
     """Refer to a Secret as KServe's controller does (mountSecretCredential)."""
     report = builder.report
@@ -122,7 +124,7 @@ def _use_secret(
     if secret is None:
         report.warning(
             REFERENCE_MISSING,
-            at,
+            field,
             f"Secret {name} is not in this input, so the download gets no credentials from it; add "
             "it as a document",
         )
@@ -143,36 +145,38 @@ def _use_s3_settings(builder: ServiceBuilder, source: SourceDocument) -> None:
     settings: dict[str, tuple[str, SourceField]] = {}
     for key, annotation in _S3_SETTINGS.items():
         annotated = source.at("metadata", "annotations", annotation)
-        value, at = annotated.value, annotated
+        value, field = annotated.value, annotated
         if value is None:
-            value, at = _read_secret_value(source, key)
+            value, field = _read_secret_value(source, key)
         if value:
-            settings[key] = (str(value).strip(), at)
+            settings[key] = (str(value).strip(), field)
     if _CA_BUNDLE in settings:
-        _, at = settings.pop(_CA_BUNDLE)
-        builder.report.unsupported(at, "is not supported; mount the certificates in a custom image")
+        _, field = settings.pop(_CA_BUNDLE)
+        builder.report.unsupported(
+            field, "is not supported; mount the certificates in a custom image"
+        )
     region = settings.pop(_REGION, None)
     if region is not None:
         builder.derive((*_MODEL, "s3", "region"), *region)
     if _ENDPOINT in settings:
-        endpoint, at = settings[_ENDPOINT]
-        uses_https, _ = settings.get(_HTTPS, ("", at))
+        endpoint, field = settings[_ENDPOINT]
+        uses_https, _ = settings.get(_HTTPS, ("", field))
         host = endpoint
         for scheme, value in (("https://", "1"), ("http://", "0")):
             if endpoint.lower().startswith(scheme):
                 host, uses_https = endpoint[len(scheme) :], value
         default_scheme = "http" if uses_https == "0" else "https"
         url = endpoint if host != endpoint else f"{default_scheme}://{host}"
-        builder.derive((*_MODEL, "s3", "endpoint"), url, at)
-        settings[_ENDPOINT] = (host, at)
+        builder.derive((*_MODEL, "s3", "endpoint"), url, field)
+        settings[_ENDPOINT] = (host, field)
         if uses_https:
-            settings[_HTTPS] = (uses_https, at)
+            settings[_HTTPS] = (uses_https, field)
     else:
         settings.pop(_HTTPS, None)
     variables = (*_MODEL, "fetcher", "env")
-    for key, (value, at) in settings.items():
+    for key, (value, field) in settings.items():
         position = len(builder.get(variables) or ())
-        builder.derive((*variables, position), {"name": key, "value": value}, at)
+        builder.derive((*variables, position), {"name": key, "value": value}, field)
 
 
 def _read_secret_value(secret: SourceDocument, key: str) -> tuple[str | None, SourceField]:

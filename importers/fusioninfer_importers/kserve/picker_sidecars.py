@@ -56,15 +56,15 @@ def add_sidecars(
     assert scheduler is not None, "checked by the caller"
     pod, parameters = scheduler.get("template"), None
     if uses_latency_predictor(plugins) and LATENCY_PREDICTOR not in replaced:
-        pod = _merge_pods(pod, make_node(scheduler.at / "config", _PRESETS["latencyPredictor"]))
+        pod = _merge_pods(pod, make_node(scheduler.field / "config", _PRESETS["latencyPredictor"]))
     tokenizer = scheduler.get(TOKENIZER)
     if uses_tokenizer(scheduler, plugins):
-        at = scheduler.at / "config" if tokenizer is None else tokenizer.at
+        field = scheduler.field / "config" if tokenizer is None else tokenizer.field
         is_replaced = TOKENIZER in replaced
-        parameters, preset = _build_tokenizer(builder, spec, at, is_replaced=is_replaced)
+        parameters, preset = _build_tokenizer(builder, spec, field, is_replaced=is_replaced)
         if parameters is not None:
             user_pod = _read_tokenizer_pod(builder, tokenizer)
-            pod = _merge_pods(pod, merge(make_node(at, preset), user_pod))
+            pod = _merge_pods(pod, merge(make_node(field, preset), user_pod))
     return set_fields(scheduler, template=pod), parameters
 
 
@@ -91,7 +91,7 @@ def _merge_pods(pod: Node | None, preset: Node) -> Node:
 
 
 def _build_tokenizer(
-    builder: ServiceBuilder, spec: Node, at: SourceField, *, is_replaced: bool
+    builder: ServiceBuilder, spec: Node, field: SourceField, *, is_replaced: bool
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the parameters of `token-producer` (None without hf:// or pvc://) and the pod."""
     preset = copy.deepcopy(_PRESETS[TOKENIZER])
@@ -118,13 +118,13 @@ def _build_tokenizer(
         preset["volumes"].append({"name": "tokenizer-model", **volume})
     else:
         builder.report.unsupported(
-            at,
+            field,
             f"the tokenizer reads models of hf:// and pvc://, got {scheme}://; run `vllm launch "
             f"render` yourself and set modelName and vllm.url of {TOKEN_PRODUCER} in config.inline",
         )
         return None, preset
     container["command"] = ["vllm", "launch", "render", name, f"--port={_PORT}", *options]
-    builder.report.chosen(at, "the tokenizer runs in the endpoint picker's pods")
+    builder.report.chosen(field, "the tokenizer runs in the endpoint picker's pods")
     return {"modelName": name, "vllm": {"url": f"http://localhost:{_PORT}"}}, preset
 
 
@@ -132,29 +132,31 @@ def _read_tokenizer_pod(builder: ServiceBuilder, tokenizer: Node | None) -> Node
     """Return the containers and volumes of the tokenizer's template; other fields are reported."""
     if tokenizer is None:
         return Node(builder.main.at(), {})
-    builder.report.consume(*() if tokenizer.content else (tokenizer.at,))
-    pod = tokenizer.get("template") or Node(tokenizer.at, {})
+    builder.report.consume(*() if tokenizer.content else (tokenizer.field,))
+    pod = tokenizer.get("template") or Node(tokenizer.field, {})
     for field, value in _PRESET_POD.items():
         _consume_if_equal(builder, pod.get(field), value)
     items = [_rename_main(builder, item) for item in pod.list_at("containers")]
-    fields = {"volumes": pod.get("volumes"), "containers": Node(pod.at, items)}
-    return set_fields(Node(pod.at, {}), **fields)
+    fields = {"volumes": pod.get("volumes"), "containers": Node(pod.field, items)}
+    return set_fields(Node(pod.field, {}), **fields)
 
 
 def _rename_main(builder: ServiceBuilder, container: Node) -> Node:
     name = container.get("name")
     if name is None or name.content != MAIN:
         return container
-    builder.report.consume(name.at)
+    builder.report.consume(name.field)
     _consume_if_equal(builder, container.get("args"), [])
     _consume_if_equal(builder, container.get("ports"), _PRESET_PORTS)
     command = container.get("command")
     script = str(command.items[-1].content) if command is not None and command.items else ""
     if command is not None and script.replace("\\\n", "").split() == _PRESET_SCRIPT.split():
         _consume_if_equal(builder, command, command.value)
-    return set_fields(container, name=Node(name.at, TOKENIZER), command=None, args=None, ports=None)
+    return set_fields(
+        container, name=Node(name.field, TOKENIZER), command=None, args=None, ports=None
+    )
 
 
 def _consume_if_equal(builder: ServiceBuilder, field: Node | None, value: Any) -> None:
     if field is not None and field.value == value:
-        builder.report.consume(field.at, *(leaf.at for _, leaf in field.leaves()))
+        builder.report.consume(field.field, *(leaf.field for _, leaf in field.leaves()))

@@ -118,11 +118,11 @@ def _drop_script(report: ConversionReport, pod: Node) -> Node:
         command = container.get("command")
         words = command.items if command is not None else []
         if any(map(_is_script, words)):
-            report.consume(*(word.at for word in words))
+            report.consume(*(word.field for word in words))
             items.append(set_fields(container, command=None))
         else:
             items.append(container)
-    return set_fields(pod, containers=Node(entries.at, items))
+    return set_fields(pod, containers=Node(entries.field, items))
 
 
 def _is_script(word: Node) -> bool:

@@ -181,14 +181,14 @@ def _replace_backend(builder: ServiceBuilder, ref: Node, backends: Backends) -> 
         if name not in {other_backend["name"] for other_backend in backends.values()}:
             builder.report.warning(
                 REFERENCE_MISSING,
-                ref.at / "name",
+                ref.field / "name",
                 f"this input creates no {kind} {name}; requests fail unless it exists already",
             )
         return ref
     builder.report.translated(
-        ref.at, f"KServe's {kind} {name} is the {backend['kind']} {backend['name']} here"
+        ref.field, f"KServe's {kind} {name} is the {backend['kind']} {backend['name']} here"
     )
-    fields = {key: Node(ref.at / key, value) for key, value in backend.items()}
+    fields = {key: Node(ref.field / key, value) for key, value in backend.items()}
     # A backendRef to an InferencePool has no port: the pool has its pods' ports.
     return set_fields(ref, **{"group": None, "port": None, **fields})
 
@@ -198,7 +198,7 @@ def _map_items(node: Node, convert: Callable[[Node], Node]) -> Node:
     if not isinstance(node.content, list):
         return node
     items = [convert(item) if isinstance(item.content, dict) else item for item in node.content]
-    return Node(node.at, items)
+    return Node(node.field, items)
 
 
 def convert_router(
@@ -215,10 +215,10 @@ def convert_router(
     router = spec.get("router")
     if router is None:
         return
-    target = builder.add_role(router.at, "router", "router")
+    target = builder.add_role(router.field, "router", "router")
     ingress = router.get("ingress")
     if ingress is not None:
-        builder.report.unsupported(ingress.at, "is not supported; set router.gateway.refs")
+        builder.report.unsupported(ingress.field, "is not supported; set router.gateway.refs")
     _convert_route(builder, target, spec, related, replaced)
     _convert_gateway(builder, target, router)
     if get_pool_ref(spec) is not None:
@@ -227,14 +227,16 @@ def convert_router(
     if router.get("scheduler") is not None:
         convert_scheduler(builder, target, spec, related.maps, replaced)
         return
-    builder.report.consume(*(() if router.content else (router.at,)))
-    at = router.at / "scheduler"
+    builder.report.consume(*(() if router.content else (router.field,)))
+    field = router.field / "scheduler"
     if has_picker(spec):
-        builder.default((*target, "endpointPicker", "image"), IMAGE, at)
-        builder.report.chosen(at, "not set; an endpoint picker pairs prefill and decode")
+        builder.default((*target, "endpointPicker", "image"), IMAGE, field)
+        builder.report.chosen(field, "not set; an endpoint picker pairs prefill and decode")
         return
-    builder.default((*target, "endpointPicker"), {"enabled": False}, at)
-    builder.report.chosen(at, "not set; a Service distributes requests without an endpoint picker")
+    builder.default((*target, "endpointPicker"), {"enabled": False}, field)
+    builder.report.chosen(
+        field, "not set; a Service distributes requests without an endpoint picker"
+    )
 
 
 def _use_existing_pool(builder: ServiceBuilder, target: Location, spec: Node) -> None:
@@ -242,16 +244,16 @@ def _use_existing_pool(builder: ServiceBuilder, target: Location, spec: Node) ->
     scheduler, reference = spec.get("router", "scheduler"), get_pool_ref(spec)
     assert scheduler is not None, "it contains the reference"
     assert reference is not None, "checked by the caller"
-    builder.default((*target, "endpointPicker"), {"enabled": False}, scheduler.at)
+    builder.default((*target, "endpointPicker"), {"enabled": False}, scheduler.field)
     builder.report.warning(
         EXTERNAL_ROUTE_BACKEND,
-        reference.at,
+        reference.field,
         f"InferencePool {reference.content} selects pods by KServe's labels; set its selector to "
         f'{labels.SERVICE}: {builder.main.name} and {labels.LWS_WORKER_INDEX}: "0"',
     )
     for _, leaf in scheduler.leaves():
-        if leaf.at != reference.at:
-            builder.report.left_out(leaf.at, "has no effect with pool.ref; ignored")
+        if leaf.field != reference.field:
+            builder.report.left_out(leaf.field, "has no effect with pool.ref; ignored")
 
 
 def _convert_route(
@@ -264,19 +266,19 @@ def _convert_route(
     route, report = spec.get("router", "route"), builder.report
     if route is None:
         return
-    report.consume(route.at)
+    report.consume(route.field)
     group, weight = route.get("group"), route.get("weight")
     if group is None and weight is not None:
-        report.left_out(weight.at, "has no effect without a group")
+        report.left_out(weight.field, "has no effect without a group")
     fields = [] if group is None else [field for field in (group, weight) if field is not None]
-    report.consume(*(field.at for field in fields))
+    report.consume(*(field.field for field in fields))
     refs = route.get("http", "refs")
     if refs is not None:
         copy_node(builder, (*target, "httproute", "refs"), refs)
         backend = choose_backend(builder.main.name, spec)
         report.warning(
             EXTERNAL_ROUTE_BACKEND,
-            refs.at,
+            refs.field,
             f"the backend has another name here; set the route's backendRefs to {backend['kind']} "
             f"{backend['name']}, or no request arrives",
         )
@@ -289,7 +291,7 @@ def _convert_route(
     if refs is not None or route_spec is not None:
         for field in fields:
             report.unsupported(
-                field.at,
+                field.field,
                 "group and weight apply only to the preset's route; remove them, and list the "
                 "backends of all members with weights in router.route.http.spec of one service",
             )
@@ -311,7 +313,7 @@ def _convert_route(
             names = [model, *sorted(list_adapters(spec))]
             models = [qualify_name(namespace, name) for name in names]
             rules += _make_model_rules(models, service, backends)
-    builder.default((*target, "httproute", "rules"), rules, route.at)
+    builder.default((*target, "httproute", "rules"), rules, route.field)
 
 
 def _make_group_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[dict[str, Any]]:
@@ -328,7 +330,7 @@ def _make_group_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> l
     other_services = [member.service for member in members if member not in peers]
     if other_services:
         builder.report.left_out(
-            group.at,
+            group.field,
             f"KServe splits requests only between services with equal model names; those of "
             f"{', '.join(other_services)} differ from {', '.join(sorted(own_member.models))}",
         )
@@ -336,18 +338,18 @@ def _make_group_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> l
     prefix = f"/{qualify_name(namespace, own_member.model)}"
     if main is not own_member:
         builder.report.translated(
-            group.at, f"the route of {main.service} splits requests to {prefix}"
+            group.field, f"the route of {main.service} splits requests to {prefix}"
         )
         return []
     if not any(member.weight for member in peers):
         builder.report.invalid(
-            group.at,
+            group.field,
             f"at least one member needs a weight above 0, otherwise requests to {prefix} fail",
         )
         return []
     shares = ", ".join(f"{member.service} {member.weight}" for member in peers)
     builder.report.translated(
-        group.at,
+        group.field,
         f"this route splits requests to {prefix}: {shares}; requests routed by the model header "
         "are not split, because KServe's gateway settings are not read",
     )
@@ -411,14 +413,16 @@ def _convert_gateway(builder: ServiceBuilder, target: Location, router: Node) ->
         copy_node(builder, (*target, "gateway", "refs"), refs)
         if parents is not None:
             builder.remove((*target, "httproute", "parentRefs"))
-            builder.report.left_out(parents.at, "overridden by gateway.refs, as in KServe; ignored")
+            builder.report.left_out(
+                parents.field, "overridden by gateway.refs, as in KServe; ignored"
+            )
         return
     has_no_managed_route = router.get("route") is None or route_refs is not None
     if parents is not None or (gateway is None and has_no_managed_route):
-        builder.report.consume(*(() if gateway is None else (gateway.at,)))
+        builder.report.consume(*(() if gateway is None else (gateway.field,)))
         return
-    at = router.at / "gateway" if gateway is None else gateway.at
-    builder.default((*target, "gateway", "refs"), [GATEWAY], at)
-    builder.report.consume(at)
+    field = router.field / "gateway" if gateway is None else gateway.field
+    builder.default((*target, "gateway", "refs"), [GATEWAY], field)
+    builder.report.consume(field)
     reason = "not set" if gateway is None else "has no refs"
-    builder.report.chosen(at, f"{reason}; the route attaches to kserve/kserve-ingress-gateway")
+    builder.report.chosen(field, f"{reason}; the route attaches to kserve/kserve-ingress-gateway")

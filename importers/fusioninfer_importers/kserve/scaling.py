@@ -61,15 +61,15 @@ def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -
         return
     if workload.get("replicas") is not None:
         report.invalid(
-            scaling.at,
+            scaling.field,
             "replicas and scaling are mutually exclusive; use scaling for autoscaled deployments "
             "or replicas for static deployments",
         )
         return
     if find_stop_annotation(builder.main) is not None:
-        report.left_out(scaling.at, "ignored while the service is stopped")
+        report.left_out(scaling.field, "ignored while the service is stopped")
         # With this layout the LeaderWorkerSets keep their names when the service starts again.
-        builder.default(("spec", "layout"), "PerRole", scaling.at)
+        builder.default(("spec", "layout"), "PerRole", scaling.field)
         return
     wva = scaling.get("wva")
     if wva is None:
@@ -86,25 +86,25 @@ def _convert_wva(
     WVA finds the autoscaler by annotations, and publishes its decision under the autoscaler's name.
     """
     autoscaling = (*target, "autoscaling")
-    builder.report.consume(wva.at)
+    builder.report.consume(wva.field)
     name = object_names.role_lws(str(builder.main.name), builder.get((*target, "name")))
     keda, behavior = wva.get("keda"), wva.get("hpa", "behavior")
     if keda is None:
         selector = {"variant_name": name}
         metric = {"name": _DESIRED, "source": "External", "selector": selector, "target": "1"}
-        builder.derive((*autoscaling, "metrics"), [metric], wva.at)
+        builder.derive((*autoscaling, "metrics"), [metric], wva.field)
         builder.report.translated(
-            wva.at,
+            wva.field,
             f"the HorizontalPodAutoscaler takes {_DESIRED} as the number of replicas "
             "(AverageValue); KServe's target of type Value multiplies the replicas by it",
         )
     else:
-        trigger = _build_trigger(builder, name, keda.at)
+        trigger = _build_trigger(builder, name, keda.field)
         if trigger is None:
-            builder.report.consume(scaling.at)
+            builder.report.consume(scaling.field)
             return
-        builder.default((*autoscaling, "engine"), "KEDA", keda.at)
-        builder.default((*autoscaling, "keda", "triggers"), [trigger], keda.at)
+        builder.default((*autoscaling, "engine"), "KEDA", keda.field)
+        builder.default((*autoscaling, "keda", "triggers"), [trigger], keda.field)
         _convert_keda_fields(builder, autoscaling, keda)
     if behavior is not None:
         copy_node(builder, (*autoscaling, "behavior"), behavior)
@@ -116,24 +116,24 @@ def _convert_wva(
         "llm-d.ai/model-id": model.get("name") or str(builder.main.name),
         "llm-d.ai/variant-cost": "10.0" if cost is None else str(cost.content),
     }
-    builder.derive((*autoscaling, "annotations"), annotations, wva.at)
+    builder.derive((*autoscaling, "annotations"), annotations, wva.field)
     label = ("metadata", "labels", _ACCELERATOR)
     accelerator = workload.get("labels", _ACCELERATOR)
     present = builder.get(label) or "unknown"
     if accelerator is None:
-        builder.default(label, present, wva.at)
+        builder.default(label, present, wva.field)
         return
     value = str(accelerator.content)
     if present not in ("unknown", value):
         builder.report.unsupported(
-            wva.at,
+            wva.field,
             f"{_ACCELERATOR} applies to all autoscalers of a service, but the values {present} "
             f"and {value} conflict; use one value for prefill and decode",
         )
-    builder.default(label, value, wva.at)
+    builder.default(label, value, wva.field)
 
 
-def _build_trigger(builder: ServiceBuilder, name: str, at: SourceField) -> dict[str, Any] | None:
+def _build_trigger(builder: ServiceBuilder, name: str, field: SourceField) -> dict[str, Any] | None:
     """Return KEDA's trigger for WVA's decision, None without the address of Prometheus."""
     documents = filter_kind(builder.report.documents, "ConfigMap")
     texts = [document.at("data", WVA_SETTINGS) for document in documents if is_settings(document)]
@@ -147,7 +147,7 @@ def _build_trigger(builder: ServiceBuilder, name: str, at: SourceField) -> dict[
         builder.add_source(text.document)
     if not settings.get("url"):
         builder.report.unsupported(
-            at,
+            field,
             f"the address of Prometheus is in {WVA_SETTINGS} of KServe's ConfigMap {SETTINGS}, "
             "which is not in this input; add it as a document, or use wva.hpa",
             REFERENCE_MISSING,
@@ -179,16 +179,18 @@ def _set_minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> No
     """Set replicas, gang and layout so that the autoscaler can scale to its minimum."""
     lowest = scaling.get("minReplicas")
     if lowest is not None:
-        builder.default((*target, "replicas"), lowest.content, lowest.at)
+        builder.default((*target, "replicas"), lowest.content, lowest.field)
     is_pd = any(role["componentType"] == "prefiller" for role in builder.roles)
     if is_pd and builder.get(GANG_MODE) is None:
         # The gang must be complete when the role has its minimum of replicas.
         minimum = lowest.content if lowest is not None else 1
         minima = ("spec", "schedulingStrategy", "gangPolicy", "minRoleReplicas")
         name = builder.get((*target, "name"))
-        builder.default((*minima, name), minimum, lowest.at if lowest is not None else scaling.at)
+        builder.default(
+            (*minima, name), minimum, lowest.field if lowest is not None else scaling.field
+        )
     # An autoscaler scales one object: all replicas of a role must be in one LeaderWorkerSet.
-    builder.default(("spec", "layout"), "PerRole", scaling.at)
+    builder.default(("spec", "layout"), "PerRole", scaling.field)
 
 
 def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
@@ -196,13 +198,13 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
     report, autoscaling = builder.report, (*target, "autoscaling")
     keda, triggers = scaling.get("keda"), scaling.get("keda", "triggers")
     if keda is None or triggers is None or not triggers.items:
-        report.unsupported(scaling.at, "has no metrics; set scaling.keda.triggers")
+        report.unsupported(scaling.field, "has no metrics; set scaling.keda.triggers")
         return
     copy_fields(builder, autoscaling, scaling, "minReplicas", "maxReplicas")
-    builder.default((*autoscaling, "engine"), "KEDA", keda.at)
+    builder.default((*autoscaling, "engine"), "KEDA", keda.field)
     _set_minimum(builder, target, scaling)
     items = [_replace_pod_names(builder, trigger) for trigger in triggers.items]
-    copy_node(builder, (*autoscaling, "keda", "triggers"), Node(triggers.at, items))
+    copy_node(builder, (*autoscaling, "keda", "triggers"), Node(triggers.field, items))
     _convert_keda_fields(builder, autoscaling, set_fields(keda, triggers=None))
 
 
@@ -215,7 +217,7 @@ def _convert_keda_fields(builder: ServiceBuilder, autoscaling: Location, keda: N
     for path, field in keda.leaves():
         if path and path[0] not in _KEDA_FIELDS and path[:3] != _BEHAVIOR_PATH:
             builder.report.unsupported(
-                field.at,
+                field.field,
                 f"is not supported; scaling.keda has triggers, {', '.join(_KEDA_FIELDS)} and "
                 f"{'.'.join(_BEHAVIOR_PATH)}",
             )
@@ -238,5 +240,5 @@ def _replace_pod_names(builder: ServiceBuilder, trigger: Node) -> Node:
         query = re.sub(rf"\b{kserve_name}(?=-[.\[]|[\"|)$])", pods, query)
     if query == node.content:
         return trigger
-    builder.report.translated(node.at, f"names the pods of the LeaderWorkerSet here: {query}")
-    return set_fields(trigger, metadata=set_fields(metadata, query=Node(node.at, query)))
+    builder.report.translated(node.field, f"names the pods of the LeaderWorkerSet here: {query}")
+    return set_fields(trigger, metadata=set_fields(metadata, query=Node(node.field, query)))

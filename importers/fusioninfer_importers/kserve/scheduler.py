@@ -145,10 +145,10 @@ def convert_scheduler(
     scheduler = spec.get("router", "scheduler")
     assert scheduler is not None, "checked by the caller"
     report, picker = builder.report, (*target, "endpointPicker")
-    report.consume(*() if scheduler.content else (scheduler.at,))
-    builder.default((*picker, "image"), IMAGE, scheduler.at)
+    report.consume(*() if scheduler.content else (scheduler.field,))
+    builder.default((*picker, "image"), IMAGE, scheduler.field)
     if SCHEDULER not in replaced:
-        builder.default((*picker, "resources"), _RESOURCES, scheduler.at)
+        builder.default((*picker, "resources"), _RESOURCES, scheduler.field)
     copy_fields(builder, picker, scheduler, "replicas")
     pool = scheduler.get("pool")
     if pool is not None:
@@ -156,7 +156,7 @@ def convert_scheduler(
     scheduler, producer = add_sidecars(builder, spec, read_plugins(scheduler), replaced)
     config_flag = _convert_picker_pods(builder, picker, scheduler)
     _convert_config(builder, target, scheduler, config_flag, spec, maps)
-    _migrate_config(builder, target, scheduler.at / "config", producer)
+    _migrate_config(builder, target, scheduler.field / "config", producer)
 
 
 def read_plugins(scheduler: Node) -> list[dict[str, Any]]:
@@ -199,13 +199,13 @@ def _convert_config(
     family = find_family(image) if isinstance(image, str) else None
     inline, reference = scheduler.get("config", "inline"), scheduler.get("config", "ref")
     if inline is not None and reference is not None:
-        report.invalid(reference.at, "conflicts with inline; remove one of them")
+        report.invalid(reference.field, "conflicts with inline; remove one of them")
     if config_flag is not None and (inline is not None or reference is not None):
-        report.left_out(config_flag.at, "overridden by router.scheduler.config")
+        report.left_out(config_flag.field, "overridden by router.scheduler.config")
     if inline is not None:
         value = inline.value
         text = value if isinstance(value, str) else yaml.safe_dump(value, sort_keys=False)
-        builder.derive(target_config, text, inline.at)
+        builder.derive(target_config, text, inline.field)
     elif reference is not None:
         _use_config_map(builder, target, reference, maps)
     elif config_flag is not None:
@@ -217,11 +217,11 @@ def _convert_config(
             is_pd=spec.get("prefill") is not None,
             has_adapters=adapters is not None and bool(adapters.items),
         )
-        builder.default(target_config, dump_epp_config(default), scheduler.at)
+        builder.default(target_config, dump_epp_config(default), scheduler.field)
 
 
 def _migrate_config(
-    builder: ServiceBuilder, target: Location, at: SourceField, producer: dict[str, Any] | None
+    builder: ServiceBuilder, target: Location, field: SourceField, producer: dict[str, Any] | None
 ) -> None:
     """Migrate the configuration for a current picker, as KServe's controller does.
 
@@ -234,7 +234,8 @@ def _migrate_config(
     if family is None or family.name not in ("llm-d-0.9", "llm-d-0.10"):
         if producer is not None:
             builder.report.unsupported(
-                at, "the tokenizer needs the endpoint picker of llm-d 0.9 or 0.10; change the image"
+                field,
+                "the tokenizer needs the endpoint picker of llm-d 0.9 or 0.10; change the image",
             )
         return
     migrated = migrate(config)
@@ -273,10 +274,10 @@ def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
         preset |= {place: {}, **{(*place, key): value for key, value in selector.items()}}
     for path, leaf in pool.leaves():
         if path[:1] == ("spec",) and preset.get(path[1:]) == leaf.content:
-            builder.report.consume(leaf.at)
+            builder.report.consume(leaf.field)
         else:
             builder.report.unsupported(
-                leaf.at,
+                leaf.field,
                 "is not supported; the library generates the InferencePool from the service; "
                 "remove it",
             )
@@ -290,7 +291,7 @@ def _use_config_map(
     config_map = _find_config_map(maps, builder.main.namespace, name)
     if config_map is None:
         builder.report.unsupported(
-            reference.at,
+            reference.field,
             f"ConfigMap {name} of namespace {builder.main.namespace} is not in this input; add it "
             "as a document, or copy its content to config.inline",
             REFERENCE_MISSING,
@@ -298,9 +299,11 @@ def _use_config_map(
         return
     text = config_map.at("data", key)
     if not isinstance(text.value, str):
-        builder.report.error(REFERENCE_MISSING, reference.at, f"ConfigMap {name} has no key {key}")
+        builder.report.error(
+            REFERENCE_MISSING, reference.field, f"ConfigMap {name} has no key {key}"
+        )
         return
-    places = [leaf.at for _, leaf in reference.leaves()]
+    places = [leaf.field for _, leaf in reference.leaves()]
     builder.derive((*target, "endpointPickerConfig"), text.value, text, *places)
 
 
@@ -323,27 +326,27 @@ def _convert_picker_pods(builder: ServiceBuilder, picker: Location, scheduler: N
         ports = container.get("ports")
         new_fields: dict[str, Node | None] = {}
         if ports is not None and all(port.value in _PORTS for port in ports.items):
-            builder.report.consume(ports.at)
+            builder.report.consume(ports.field)
             new_fields["ports"] = None
         command, args = container.get("command"), container.get("args")
         words = args.items if args is not None else []
         if command is not None and command.items and command.items[0].content == _PROGRAM:
-            builder.report.consume(command.at)
+            builder.report.consume(command.field)
             new_fields["command"] = None
             words = [*command.items[1:], *words]
         elif command is not None:
             builder.report.unsupported(
-                command.at, f"is not supported; use {_PROGRAM}, and put further flags into args"
+                command.field, f"is not supported; use {_PROGRAM}, and put further flags into args"
             )
             new_fields["command"] = None
         if words and (args is None or isinstance(args.content, list)):
-            at = container.at if args is None else args.at
-            kept, config = _drop_generated_flags(builder, Node(at, words))
-            new_fields["args"] = Node(at, kept, synthetic=args is None) if kept else None
+            field = container.field if args is None else args.field
+            kept, config = _drop_generated_flags(builder, Node(field, words))
+            new_fields["args"] = Node(field, kept, synthetic=args is None) if kept else None
         sidecars += _convert_picker_container(
             builder, picker, set_fields(container, **new_fields), name
         )
-    kept_pod = set_fields(pod, containers=Node(pod.at, sidecars) if sidecars else None)
+    kept_pod = set_fields(pod, containers=Node(pod.field, sidecars) if sidecars else None)
     if kept_pod.content:
         copy_node(builder, (*picker, "template", "spec"), kept_pod)
     return config
@@ -372,13 +375,13 @@ def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Nod
     config: Node | None = None
     for flag, value, nodes in split_flags(args):
         if flag in _CONFIG_FLAGS and value is not None:
-            builder.report.consume(*(node.at for node in nodes))
+            builder.report.consume(*(node.field for node in nodes))
             config = value
         elif value is not None and value.content in preset_flags.get(flag, ()):
             builder.report.left_out(
-                nodes[0].at, f"--{flag} {value.content} is generated or not needed here; ignored"
+                nodes[0].field, f"--{flag} {value.content} is generated or not needed here; ignored"
             )
-            builder.report.consume(*(node.at for node in nodes))
+            builder.report.consume(*(node.field for node in nodes))
         else:
             kept += nodes
     return kept, config
@@ -396,7 +399,7 @@ def split_flags(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
         if not text.startswith("-"):
             yield "", None, [item]
         elif equals:
-            yield name, Node(item.at, value, synthetic=True), [item]
+            yield name, Node(item.field, value, synthetic=True), [item]
         elif index < len(items) and not str(items[index].content).startswith("-"):
             index += 1
             yield name, items[index - 1], [item, items[index - 1]]
@@ -411,9 +414,9 @@ def _convert_picker_container(
     # KServe's presets start the picker in `command`, so its args are further flags.
     resources = container.get("resources")
     if resources is not None and builder.get((*picker, "resources")) is not None:
-        merged = merge(make_node(resources.at, _RESOURCES), resources)
+        merged = merge(make_node(resources.field, _RESOURCES), resources)
         container = set_fields(container, resources=merged)
     copy_fields(builder, picker, container, *_PICKER_FIELDS)
     removed_fields = dict.fromkeys(_PICKER_FIELDS)
-    rest = set_fields(container, name=Node(name.at, PICKER), **removed_fields)
+    rest = set_fields(container, name=Node(name.field, PICKER), **removed_fields)
     return [rest] if len(rest.content) > 1 else []

@@ -49,7 +49,7 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     """
     model, report = spec.get("model"), builder.report
     if model is None or model.get("uri") is None:
-        report.invalid(spec.at / "model", "model.uri is required, here or in a config")
+        report.invalid(spec.field / "model", "model.uri is required, here or in a config")
         return ()
     name, namespace = model.text("name") or builder.main.name, builder.main.namespace
     names = [str(name)]
@@ -61,11 +61,11 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     copy_fields(builder, ("spec", "model"), model, "uri", "name")
     uri = str(model.value["uri"])
     if uri.startswith("oci+native://"):  # KServe mounts an image volume, as oci:// does here
-        place = model.at / "uri"
+        place = model.field / "uri"
         builder.derive(("spec", "model", "uri"), uri.replace("oci+native://", "oci://", 1), place)
     _report_criticality(builder, model)
     if model.get("name") is None:
-        builder.default(("spec", "model", "name"), builder.main.name, model.at)
+        builder.default(("spec", "model", "name"), builder.main.name, model.field)
     _report_confidential(builder, model)
     _convert_download(builder, spec, model)
     _convert_lora(builder, model)
@@ -87,15 +87,17 @@ def _has_mounted_model(spec: Node) -> bool:
 def _convert_mounted_model(builder: ServiceBuilder, spec: Node, model: Node) -> None:
     """Convert a model that the user mounts where the presets' command looks for it."""
     report = builder.report
-    report.translated(model.at / "uri", f"not downloaded; the pods mount the model at {WEIGHTS}")
+    report.translated(model.field / "uri", f"not downloaded; the pods mount the model at {WEIGHTS}")
     if (enabled := spec.get("storageInitializer", "enabled")) is not None:
-        report.consume(enabled.at)
+        report.consume(enabled.field)
     _report_criticality(builder, model)
-    report.consume(model.at / "name")
+    report.consume(model.field / "name")
     _report_confidential(builder, model)
     lora = model.get("lora")
     if lora is not None:
-        report.unsupported(lora.at, "is not supported for a model that the pods mount themselves")
+        report.unsupported(
+            lora.field, "is not supported for a model that the pods mount themselves"
+        )
 
 
 def _report_criticality(builder: ServiceBuilder, model: Node) -> None:
@@ -103,10 +105,10 @@ def _report_criticality(builder: ServiceBuilder, model: Node) -> None:
     field = model.get("criticality")
     if field is None:
         return
-    if str(field.at.document.raw.get("apiVersion")).endswith("/v1alpha1"):
-        builder.report.left_out(field.at, "has no effect in KServe's scheduler; ignored")
+    if str(field.field.document.raw.get("apiVersion")).endswith("/v1alpha1"):
+        builder.report.left_out(field.field, "has no effect in KServe's scheduler; ignored")
     else:
-        builder.report.invalid(field.at, "is a field of v1alpha1 only; remove it")
+        builder.report.invalid(field.field, "is a field of v1alpha1 only; remove it")
 
 
 def _report_confidential(builder: ServiceBuilder, model: Node) -> None:
@@ -115,10 +117,10 @@ def _report_confidential(builder: ServiceBuilder, model: Node) -> None:
     if field is None:
         return
     if enabled is not None and enabled.content is False:
-        builder.report.left_out(field.at, "has no effect without enabled: true; ignored")
+        builder.report.left_out(field.field, "has no effect without enabled: true; ignored")
         return
     builder.report.unsupported(
-        field.at,
+        field.field,
         "the model is encrypted, and KServe's storage-initializer decrypts it in a confidential "
         "container, which is not supported; set storageInitializer.enabled: false and decrypt it "
         "in an init container of the pod template",
@@ -131,16 +133,16 @@ def _convert_download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
     enabled = spec.get("storageInitializer", "enabled")
     is_disabled = enabled is not None and enabled.content is False
     if enabled is not None and uri.startswith("hf://"):
-        builder.derive(target, "Engine" if is_disabled else "InitContainer", enabled.at)
+        builder.derive(target, "Engine" if is_disabled else "InitContainer", enabled.field)
     elif uri.startswith("hf://"):
-        builder.default(target, "InitContainer", model.at)
+        builder.default(target, "InitContainer", model.field)
     elif is_disabled and enabled is not None and uri.startswith("s3://"):
         builder.report.unsupported(
-            enabled.at, "s3:// needs the storage-initializer; remove enabled: false"
+            enabled.field, "s3:// needs the storage-initializer; remove enabled: false"
         )
     elif enabled is not None:
         # Volumes and images are mounted, and s3:// is downloaded.
-        builder.report.consume(enabled.at)
+        builder.report.consume(enabled.field)
 
 
 def _convert_lora(builder: ServiceBuilder, model: Node) -> None:
@@ -164,8 +166,8 @@ def _convert_lora(builder: ServiceBuilder, model: Node) -> None:
         for index, adapter in enumerate(items, start=len(items)):
             target = ("spec", "model", "lora", "adapters", index)
             qualified = qualify_name(builder.main.namespace, str(adapter.text("name")))
-            builder.default((*target, "name"), qualified, adapter.at)
-            builder.default((*target, "uri"), adapter.value["uri"], adapter.at)
+            builder.default((*target, "name"), qualified, adapter.field)
+            builder.default((*target, "uri"), adapter.value["uri"], adapter.field)
     limits = ("maxRank", "maxAdapters", "maxCpuAdapters")
     copy_fields(builder, ("spec", "model", "lora"), lora, *limits)
 
@@ -216,10 +218,10 @@ def _remove_from_pod(builder: ServiceBuilder, pod: Node, *, is_fetched: bool) ->
             _convert_fetcher(builder, container)
         else:
             builder.report.left_out(
-                container.at,
+                container.field,
                 "ignored, as in KServe: models in volumes and images are not downloaded",
             )
-    return set_fields(pod, initContainers=Node(entries.at, kept) if kept else None)
+    return set_fields(pod, initContainers=Node(entries.field, kept) if kept else None)
 
 
 def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
@@ -233,12 +235,12 @@ def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
         )
         present = builder.get(target)
         if key == "name":
-            report.consume(field.at)
+            report.consume(field.field)
         elif key in _CONTROLLED_FIELDS:
-            report.left_out(field.at, "KServe's controller overwrites it; ignored")
+            report.left_out(field.field, "KServe's controller overwrites it; ignored")
         elif key not in _SUPPORTED_FIELDS:
             report.unsupported(
-                field.at,
+                field.field,
                 "is not supported; of the storage-initializer only "
                 f"{', '.join(_SUPPORTED_FIELDS)} are converted",
             )
@@ -247,4 +249,4 @@ def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
         elif present == field.value:
             report.consume(*(leaf.at for _, leaf in source.leaves()))
         else:
-            report.unsupported(field.at, "must be the same in all pods of a service")
+            report.unsupported(field.field, "must be the same in all pods of a service")

@@ -77,7 +77,7 @@ def convert_sidecar(builder: ServiceBuilder, role: Location, decode: Node) -> No
     for container in items:
         if container.text("name") == NAME:
             _convert_override(builder, target, container)
-    init_containers = Node(entries.at, kept) if kept else None
+    init_containers = Node(entries.field, kept) if kept else None
     return set_fields(decode, template=set_fields(template, initContainers=init_containers))
 
 
@@ -92,13 +92,13 @@ def _convert_override(builder: ServiceBuilder, target: Location, container: Node
         if words is None or not isinstance(words.content, list):
             continue
         # The first word of the command is the program.
-        arguments = Node(words.at, words.items[1:] if field == "command" else words.items)
-        report.consume(words.at)
+        arguments = Node(words.field, words.items[1:] if field == "command" else words.items)
+        report.consume(words.field)
         for flag, value, nodes in split_flags(arguments):
             if value is None or str(value.content) not in preset_flags.get(flag, ()):
                 flags += nodes
     if flags:
-        copy_node(builder, (*target, "args"), Node(container.at, flags, synthetic=True))
+        copy_node(builder, (*target, "args"), Node(container.field, flags, synthetic=True))
     for key, field in container.content.items():
         if field.value in _PRESET_FIELDS.get(key, ()):
             report.consume(*(leaf.at for _, leaf in field.leaves()))

@@ -69,15 +69,15 @@ def convert_workload(
         model_arguments: Arguments of the presets' command that name the model.
         replaced: Presets that the service's namespace replaces.
     """
-    target = builder.add_role(workload.at, name, component_type)
+    target = builder.add_role(workload.field, name, component_type)
     replicas = workload.get("replicas")
     if replicas is not None and find_stop_annotation(builder.main) is not None:
-        builder.report.left_out(replicas.at, "is 0 because the service is stopped")
+        builder.report.left_out(replicas.field, "is 0 because the service is stopped")
     elif replicas is not None:
         copy_node(builder, (*target, "replicas"), replicas)
     if component_type != "worker" and not _has_kv_transfer(workload):
         # KServe's sidecar sends prompts to prefill pods anyway, but the engines ignore the results.
-        builder.default((*target, "kvTransfer"), {"enabled": False}, workload.at)
+        builder.default((*target, "kvTransfer"), {"enabled": False}, workload.field)
     if component_type == "decoder":
         _set_decode_port(builder, target, workload)
         workload = convert_sidecar(builder, target, workload)
@@ -105,7 +105,7 @@ def _set_decode_port(builder: ServiceBuilder, target: Location, workload: Node) 
     port = None if command is None else integer(get_flag_value(command.argv.texts(), PORT_FLAG))
     if port not in (None, PORT):
         settings = {"enabled": False, "enginePort": port}
-        builder.default((*target, "kvTransfer"), settings, workload.at)
+        builder.default((*target, "kvTransfer"), settings, workload.field)
 
 
 def _find_other_program(pod: Node | None) -> EngineCommand | None:
@@ -130,38 +130,38 @@ def _convert_parallelism(builder: ServiceBuilder, target: Location, workload: No
     block, worker = workload.get("parallelism"), workload.get("worker")
     sizes = block.value if block is not None else {}
     data, local, pipeline = (sizes.get(key) for key in ("data", "dataLocal", "pipeline"))
-    at = block.at if block is not None else workload.at
+    field = block.field if block is not None else workload.field
     error = builder.report.error
     if pipeline is not None and (data is not None or local is not None):
         error(
             FIELD_INVALID,
-            at,
+            field,
             "cannot set both pipeline and data parallelism (data or dataLocal)",
         )
     elif data is not None and local is None:
-        error(FIELD_INVALID, at, "dataLocal must be set when data is set")
+        error(FIELD_INVALID, field, "dataLocal must be set when data is set")
     elif local is not None and data is None:
-        error(FIELD_INVALID, at, "data must be set when dataLocal is set")
+        error(FIELD_INVALID, field, "data must be set when dataLocal is set")
     elif worker is not None and data is None and pipeline is None:
         error(
             FIELD_INVALID,
-            worker.at,
+            worker.field,
             "when worker is specified, parallelism must be configured for either data "
             "parallelism or pipeline parallelism",
         )
     if block is not None and _has_main_field(workload.get("template"), "command"):
         builder.report.translated(
-            block.at,
+            block.field,
             "sets only the number of pods of a replica; the container's command connects them",
         )
-        builder.report.consume(*(leaf.at for _, leaf in block.leaves()))
+        builder.report.consume(*(leaf.field for _, leaf in block.leaves()))
     elif block is not None:
         copy_fields(builder, (*target, "parallelism"), block, *_PARALLELISM_FIELDS)
     pods = max(data // local, 1) if data and local else pipeline or 1
     if worker is None and pods > 1:
         error(
             FIELD_INVALID,
-            at,
+            field,
             f"a replica has {pods} pods, but worker is not set",
         )
     return int(pods)
@@ -177,26 +177,26 @@ def _convert_templates(
     report = builder.report
     template, block = workload.get("template"), workload.get("parallelism")
     leader_pod = merge_preset(
-        report, template if template is not None else make_node(workload.at, {}), preset
+        report, template if template is not None else make_node(workload.field, {}), preset
     )
     if not any(
         main.get("startupProbe") is not None or is_other_program(main)
         for main in _find_main(template)
     ):
-        builder.default((*target, "startup", "timeout"), STARTUP_TIMEOUT, workload.at)
+        builder.default((*target, "startup", "timeout"), STARTUP_TIMEOUT, workload.field)
     worker = workload.get("worker")
     if worker is not None and pods == 1:
-        report.left_out(worker.at, "has no effect, because a replica is one pod; ignored")
+        report.left_out(worker.field, "has no effect, because a replica is one pod; ignored")
         worker = None
     if worker is None:
         _copy_template(builder, (*target, "template"), leader_pod, workload)
         return
-    at = block.at if block is not None else workload.at
-    builder.derive((*target, "multinode", "nodeCount"), pods, at)
+    field = block.field if block is not None else workload.field
+    builder.derive((*target, "multinode", "nodeCount"), pods, field)
     launcher = "data-parallel" if preset.has_ranks else "multiprocessing"
     if _has_main_field(template, "command"):
         launcher = "none"
-    builder.derive((*target, "multinode", "launcher"), launcher, at)
+    builder.derive((*target, "multinode", "launcher"), launcher, field)
     _copy_template(builder, (*target, "leaderTemplate"), leader_pod, workload)
     worker_pod = merge_preset(report, worker, replace(preset, is_leader=False))
     _copy_template(builder, (*target, "workerTemplate"), worker_pod, workload)
@@ -218,14 +218,14 @@ def _copy_template(builder: ServiceBuilder, target: Location, pod: Node, workloa
     is_multi_pod = target[-1] != "template"
     for field, prefixes in _PROPAGATED_PREFIXES.items():
         lws_prefixes = (_LWS_PREFIX,) if is_multi_pod and field == "annotations" else ()
-        at = builder.main.at("metadata", field)
+        source_field = builder.main.at("metadata", field)
         for key, value in (builder.main.metadata.get(field) or {}).items():
             # Checks of the rendered objects reject other values.
             is_text = isinstance(value, str) or is_output(value)
             if field == "labels" and key == labels.KUEUE_QUEUE:
                 continue  # the service's queue
             if is_text and str(key).startswith((*prefixes, *lws_prefixes)):
-                builder.default((*target, "metadata", field, key), value, at / key)
+                builder.default((*target, "metadata", field, key), value, source_field / key)
         metadata = workload.get(field)
         if metadata is not None:
             _copy_metadata(builder, (*target, "metadata", field), metadata)
@@ -234,7 +234,7 @@ def _copy_template(builder: ServiceBuilder, target: Location, pod: Node, workloa
 def _copy_metadata(builder: ServiceBuilder, target: Location, metadata: Node) -> None:
     """Copy a workload's labels or annotations, which take precedence over the service's."""
     if not isinstance(metadata.content, dict) or not metadata.content:
-        builder.report.consume(metadata.at)
+        builder.report.consume(metadata.field)
         return
     for key, node in metadata.content.items():
         if key == MODEL_ROUTING:
@@ -254,13 +254,13 @@ def _convert_rollout(builder: ServiceBuilder, target: Location, workload: Node) 
         if field is None:
             continue
         if field.content == "0%":
-            builder.derive((*target, "rollout", key), 0, field.at)
+            builder.derive((*target, "rollout", key), 0, field.field)
         else:
             copy_node(builder, (*target, "rollout", key), field)
     surge = strategy.get("maxSurge")
     if surge is not None and surge.content not in (0, "0%"):
         # LeaderWorkerSets of one replica have no surge.
-        builder.derive(("spec", "layout"), "PerRole", surge.at)
+        builder.derive(("spec", "layout"), "PerRole", surge.field)
 
 
 def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node) -> None:
@@ -269,14 +269,14 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
     if offloading is None:
         return
     offloading_target = (*target, "kvCacheOffloading")
-    builder.set_origin(offloading_target, offloading.at)
+    builder.set_origin(offloading_target, offloading.field)
     for key in ("cpu", "evictionPolicy"):
         field = offloading.get(key)
         if field is not None:
             _copy_quantity(builder, (*offloading_target, key), field)
     for index, tier in enumerate(offloading.list_at("secondary")):
         tier_target: Location = (*offloading_target, "secondary", index, "fileSystem")
-        builder.set_origin(tier_target, tier.at / "fileSystem")
+        builder.set_origin(tier_target, tier.field / "fileSystem")
         size = tier.get("fileSystem", "emptyDir", "size")
         claim = tier.get("fileSystem", "pvc")
         if size is not None:
@@ -284,10 +284,10 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
         if claim is not None:
             copy_node(builder, (*tier_target, "pvc"), claim)
         if size is None and claim is None:
-            copy_node(builder, tier_target, tier.get("fileSystem") or Node(tier.at, {}))
+            copy_node(builder, tier_target, tier.get("fileSystem") or Node(tier.field, {}))
     if _has_main_field(workload.get("template"), "command"):
         builder.report.translated(
-            offloading.at,
+            offloading.field,
             "KServe applies it only to the preset's command; here it applies to the container's "
             "command too",
         )
@@ -298,7 +298,7 @@ def _copy_quantity(builder: ServiceBuilder, target: Location, field: Node) -> No
     if isinstance(field.content, str):
         copy_node(builder, target, field)
     else:
-        builder.derive(target, str(field.content), field.at)
+        builder.derive(target, str(field.content), field.field)
 
 
 def convert_devices(builder: ServiceBuilder) -> None:

@@ -42,19 +42,19 @@ def convert_deployment(
     """Convert a Deployment to a service with one role, whose replicas are its pods."""
     builder = report.add_service(document)
     copy_metadata(builder, document)
-    at, spec = document.at("spec"), deployment.spec
-    role = builder.add_role(at, _ROLE, WORKER)
-    builder.set_origin(("spec", "roles"), at)
-    builder.copy_fields(role, at, "replicas")
+    field, spec = document.at("spec"), deployment.spec
+    role = builder.add_role(field, _ROLE, WORKER)
+    builder.set_origin(("spec", "roles"), field)
+    builder.copy_fields(role, field, "replicas")
     template = spec.template
     parts = {"metadata": template.metadata, "spec": template.spec}
     entry = {key: value for key, value in parts.items() if value is not None}
-    builder.copy((*role, "template"), entry, at / "template")
+    builder.copy((*role, "template"), entry, field / "template")
     convert_queue(builder)
-    report.consume(at / "selector")
+    report.consume(field / "selector")
     if spec.strategy is not None:
         report.unsupported(
-            at / "strategy",
+            field / "strategy",
             "is not supported; replicas are LeaderWorkerSets, which are updated one after another",
         )
     report.translated(

@@ -47,15 +47,15 @@ _COMPOSED = {f"{PREFIX}group-name": (_GROUP, NAME), f"{PREFIX}role-id": (_REPLIC
 
 
 def convert_template(
-    builder: ServiceBuilder, target: Location, template: PodTemplate, role: str, at: SourceField
+    builder: ServiceBuilder, target: Location, template: PodTemplate, role: str, field: SourceField
 ) -> None:
     """Convert a pod template: selectors and variables use labels of our pods."""
     pod_spec, new_positions = _replace_variables(template.spec, builder.main.name, role)
-    spec = _replace_labels(builder.report, pod_spec, at / "spec")
+    spec = _replace_labels(builder.report, pod_spec, field / "spec")
     built = {"metadata": template.metadata, "spec": spec}
-    builder.copy(target, {key: value for key, value in built.items() if value is not None}, at)
+    builder.copy(target, {key: value for key, value in built.items() if value is not None}, field)
     for (key, index), positions in new_positions.items():
-        env = at / "spec" / key / index / "env"
+        env = field / "spec" / key / index / "env"
         for number, _ in enumerate(env.value):
             if number in positions:
                 place = (*target, "spec", key, index, "env", positions[number])
@@ -151,21 +151,21 @@ def _uses_environment(value: Any) -> bool:
     return isinstance(value, str) and any(name in value for name in labels.KTHENA_ENVIRONMENT)
 
 
-def _replace_labels(report: ConversionReport, value: Any, at: SourceField) -> Any:
+def _replace_labels(report: ConversionReport, value: Any, field: SourceField) -> Any:
     """Replace Kthena's labels in selectors with ours."""
     if isinstance(value, list):
-        return [_replace_labels(report, item, at / index) for index, item in enumerate(value)]
+        return [_replace_labels(report, item, field / index) for index, item in enumerate(value)]
     if not isinstance(value, Mapping):
         if isinstance(value, str) and PREFIX in value:
             report.unsupported(
-                at,
+                field,
                 f"pods have no labels with the prefix {PREFIX}; available: "
                 f"{_list_available_labels()}",
             )
         return value
     built: dict[Any, Any] = {}
     for key, item in value.items():
-        place = at / key
+        place = field / key
         if key in _KEY_LISTS and isinstance(item, list):
             built[key] = [
                 _convert_key(report, entry, place / index) for index, entry in enumerate(item)
@@ -181,22 +181,22 @@ def _replace_labels(report: ConversionReport, value: Any, at: SourceField) -> An
     return built
 
 
-def _convert_key(report: ConversionReport, key: Any, at: SourceField) -> Any:
+def _convert_key(report: ConversionReport, key: Any, field: SourceField) -> Any:
     """Return our label that distinguishes the same pods as a label of Kthena."""
     if isinstance(key, str) and key in _LABEL_KEYS:
-        report.translated(at, f"{key} becomes {_LABEL_KEYS[key]}")
+        report.translated(field, f"{key} becomes {_LABEL_KEYS[key]}")
         return _LABEL_KEYS[key]
-    return _convert_label(report, key, at)
+    return _convert_label(report, key, field)
 
 
-def _convert_label(report: ConversionReport, key: Any, at: SourceField) -> Any:
+def _convert_label(report: ConversionReport, key: Any, field: SourceField) -> Any:
     """Return our label that has the same values as a label of Kthena."""
     if isinstance(key, str) and key in _EQUIVALENT_LABELS:
-        report.translated(at, f"{key} becomes {_EQUIVALENT_LABELS[key]}")
+        report.translated(field, f"{key} becomes {_EQUIVALENT_LABELS[key]}")
         return _EQUIVALENT_LABELS[key]
     if isinstance(key, str) and key.startswith(PREFIX):
         report.unsupported(
-            at,
+            field,
             f"pods have no label {key} with these values; available: {_list_available_labels()}",
         )
     return key

@@ -31,36 +31,36 @@ Target = tuple[TargetModel, Server, SourceField]
 
 
 def build_matches(
-    report: ConversionReport, spec: ModelRouteSpec, match: ModelMatch, at: SourceField
+    report: ConversionReport, spec: ModelRouteSpec, match: ModelMatch, field: SourceField
 ) -> Iterator[dict[str, Any]]:
     """Yield an HTTPRoute match for each model that a rule matches."""
     names = list_models(spec)
     model = match.body.model if match.body is not None else None
     if model is not None:
-        report.consume(at / "body" / "model")
+        report.consume(field / "body" / "model")
         if model not in names:
             report.invalid(
-                at / "body" / "model",
+                field / "body" / "model",
                 f"must be one of the route's models ({', '.join(names)})",
             )
         names = [model]
     headers = []
     for name, condition in (match.headers or {}).items():
-        header = _build_header_match(report, condition, at / "headers" / name)
+        header = _build_header_match(report, condition, field / "headers" / name)
         if header is not None:
             kind, value = header
             headers.append({"name": name, "type": kind, "value": value})
-    path = _build_path_match(report, match.uri, at / "uri") if match.uri is not None else None
+    path = _build_path_match(report, match.uri, field / "uri") if match.uri is not None else None
     for name in names:
         model_header = {"name": MODEL_HEADER, "value": name}
         yield {"path": path, "headers": [model_header, *headers]}
 
 
 def _build_header_match(
-    report: ConversionReport, match: StringMatch, at: SourceField
+    report: ConversionReport, match: StringMatch, field: SourceField
 ) -> tuple[str, str] | None:
     """Return type and value of a header match."""
-    condition = _read_condition(report, match, at)
+    condition = _read_condition(report, match, field)
     if condition is None:
         return None
     kind, value = condition
@@ -70,9 +70,9 @@ def _build_header_match(
 
 
 def _build_path_match(
-    report: ConversionReport, match: StringMatch, at: SourceField
+    report: ConversionReport, match: StringMatch, field: SourceField
 ) -> dict[str, str] | None:
-    condition = _read_condition(report, match, at)
+    condition = _read_condition(report, match, field)
     if condition is None:
         return None
     kind, value = condition
@@ -102,19 +102,19 @@ def anchor(pattern: str) -> str:
 
 
 def _read_condition(
-    report: ConversionReport, match: StringMatch, at: SourceField
+    report: ConversionReport, match: StringMatch, field: SourceField
 ) -> tuple[str, str] | None:
     conditions = [(kind, value) for kind, value in match if value is not None]
-    report.consume(at)
+    report.consume(field)
     if len(conditions) != 1:
-        report.invalid(at, "needs one of exact, prefix or regex")
+        report.invalid(field, "needs one of exact, prefix or regex")
         return None
     kind, value = conditions[0]
     if kind == "prefix":
-        report.translated(at, "the regular expression dialect depends on the gateway")
+        report.translated(field, "the regular expression dialect depends on the gateway")
     elif kind == "regex":
         report.translated(
-            at,
+            field,
             f"converted to {anchor(str(value))}, because gateways match the whole text and "
             "Kthena any part of it; the dialect depends on the gateway",
         )
@@ -139,12 +139,12 @@ class SharedTarget:
     Attributes:
         server: The target.
         main_server: The target whose service has the route.
-        at: The field that names the target.
+        field: The field that names the target.
     """
 
     server: Server
     main_server: Server
-    at: SourceField
+    field: SourceField
 
 
 def convert_shared(shared: Sequence[SharedTarget]) -> None:
@@ -153,7 +153,7 @@ def convert_shared(shared: Sequence[SharedTarget]) -> None:
         if not _has_rules(share.server):
             builder = share.server.serving.builder
             name = share.main_server.serving.builder.main.name
-            builder.derive((*share.server.router, "httproute", "routedBy"), name, share.at)
+            builder.derive((*share.server.router, "httproute", "routedBy"), name, share.field)
 
 
 def convert_route(
@@ -163,53 +163,53 @@ def convert_route(
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[SharedTarget]:
     """Convert a ModelRoute; return the targets that other services' routes lead to."""
-    at = document.at("spec")
+    field = document.at("spec")
     if not spec.model_name and not spec.lora_adapters:
-        report.invalid(at / "modelName", "is required without loraAdapters")
+        report.invalid(field / "modelName", "is required without loraAdapters")
     else:
         report.warning(
             BODY_BASED_ROUTING_NEEDED,
-            at / ("modelName" if spec.model_name else "loraAdapters"),
+            field / ("modelName" if spec.model_name else "loraAdapters"),
             f"matched by the header {MODEL_HEADER}, which the gateway must set from the request "
             "body (body-based routing)",
         )
-    report.consume(at / "modelName", at / "loraAdapters")
+    report.consume(field / "modelName", field / "loraAdapters")
     if spec.rate_limit is not None:
         report.unsupported(
-            at / "rateLimit",
+            field / "rateLimit",
             "is not supported by HTTPRoute; use a rate limit policy of your gateway",
         )
     used: list[Server] = []
     matched: set[str] = set()
     shared: list[SharedTarget] = []
     for index, rule in enumerate(spec.rules):
-        built = _convert_rule(report, document, spec, rule, at / "rules" / index, servers)
+        built = _convert_rule(report, document, spec, rule, field / "rules" / index, servers)
         used += [server for _, server, _ in built]
         shared += _find_shared_targets(report, built)
         matched |= set(match_models(spec, rule.model_match or ModelMatch()) if built else ())
     unused = [adapter for adapter in spec.lora_adapters or () if adapter not in matched]
     if unused:
         message = f"no rule with a target in this input matches {', '.join(unused)}; ignored"
-        report.left_out(at / "loraAdapters", message)
+        report.left_out(field / "loraAdapters", message)
     unique = {id(server): server for server in used}.values()
     for server in unique:
         if not any(server is share.server for share in shared) or _has_rules(server):
-            _copy_parent_refs(report, spec, at / "parentRefs", server)
-        _rewrite_model_name(report, spec, at / "modelName", server)
+            _copy_parent_refs(report, spec, field / "parentRefs", server)
+        _rewrite_model_name(report, spec, field / "modelName", server)
         roles = {role["componentType"] for role in server.serving.builder.roles}
         if spec.lora_adapters and not {PREFILLER, DECODER} <= roles:
             # Kthena's router prefers pods that have the adapter loaded.
             builder = server.serving.builder
-            builder.derive((*server.router, "strategy"), "lora-affinity", at / "loraAdapters")
+            builder.derive((*server.router, "strategy"), "lora-affinity", field / "loraAdapters")
             scorers = {**SCORERS, "lora": 1}
-            builder.derive((*server.router, "scorers"), scorers, at / "loraAdapters")
+            builder.derive((*server.router, "scorers"), scorers, field / "loraAdapters")
     if spec.parent_refs is None:
-        report.consume(at / "parentRefs")
+        report.consume(field / "parentRefs")
     if not spec.rules:
-        report.warning(DOCUMENT_UNUSED, at, "has no rules; ignored")
+        report.warning(DOCUMENT_UNUSED, field, "has no rules; ignored")
     elif not unique:
-        report.left_out(at, "refers to no service of this input; ignored")
-    _check_order(report, spec.rules, at / "rules")
+        report.left_out(field, "refers to no service of this input; ignored")
+    _check_order(report, spec.rules, field / "rules")
     return shared
 
 
@@ -218,20 +218,20 @@ def _convert_rule(
     document: SourceDocument,
     spec: ModelRouteSpec,
     rule: RouteRule,
-    at: SourceField,
+    field: SourceField,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
     conditions = list(
-        build_matches(report, spec, rule.model_match or ModelMatch(), at / "modelMatch")
+        build_matches(report, spec, rule.model_match or ModelMatch(), field / "modelMatch")
     )
-    targets = _find_targets(report, document, rule, at / "targetModels", servers)
-    report.consume(at / "name")
+    targets = _find_targets(report, document, rule, field / "targetModels", servers)
+    report.consume(field / "name")
     if targets:
-        _add_rule(_find_main_server(targets), rule, conditions, at, targets)
+        _add_rule(_find_main_server(targets), rule, conditions, field, targets)
     else:
-        report.left_out(at, "refers to no service of this input; ignored")
+        report.left_out(field, "refers to no service of this input; ignored")
     if len(targets) == 1 and any(target.weight is not None for target in rule.target_models):
-        report.left_out(at / "targetModels", "has no effect with a single target; ignored")
+        report.left_out(field / "targetModels", "has no effect with a single target; ignored")
     return targets
 
 
@@ -271,16 +271,16 @@ def _find_targets(
     report: ConversionReport,
     document: SourceDocument,
     rule: RouteRule,
-    at: SourceField,
+    field: SourceField,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
     targets: list[Target] = []
     has_no_weight = not any(map(_get_weight, rule.target_models))
     if has_no_weight:
         # Kthena's webhook rejects it, too (kthena-router/webhook/validator.go).
-        report.invalid(at, "needs at least one weight above 0")
+        report.invalid(field, "needs at least one weight above 0")
     for index, target in enumerate(rule.target_models):
-        place = at / index
+        place = field / index
         server_name, provider_name = target.model_server_name, target.external_model_provider_name
         report.consume(place / "modelServerName", place / "weight")
         if bool(server_name) == bool(provider_name):
@@ -312,7 +312,7 @@ def _add_rule(
     server: Server,
     rule: RouteRule,
     matches: Sequence[Mapping[str, Any]],
-    at: SourceField,
+    field: SourceField,
     targets: Sequence[Target],
 ) -> None:
     builder, policy = server.serving.builder, server.spec.traffic_policy
@@ -331,30 +331,31 @@ def _add_rule(
         interval = policy.retry.retry_interval
         backoff = {} if interval is None else {"backoff": interval}
         built["retry"] = {"attempts": policy.retry.attempts, **backoff}
-    builder.derive(target, built, at / "modelMatch")
-    builder.set_origin((*target, "name"), at / "name", copied=True)
-    builder.set_origin((*target, "backendRefs"), at / "targetModels")
+    builder.derive(target, built, field / "modelMatch")
+    builder.set_origin((*target, "name"), field / "name", copied=True)
+    builder.set_origin((*target, "backendRefs"), field / "targetModels")
     builder.set_origin((*target, "retry"), place / "retry")
 
 
 def _copy_parent_refs(
-    report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
+    report: ConversionReport, spec: ModelRouteSpec, field: SourceField, server: Server
 ) -> None:
     builder, target = server.serving.builder, (*server.router, "httproute", "parentRefs")
     parents = builder.get(target)
-    builder.set_origin((*server.router, "httproute"), at.document.at("spec"))
+    builder.set_origin((*server.router, "httproute"), field.document.at("spec"))
     if parents is not None and parents != (spec.parent_refs or []):
         report.unsupported(
-            at, "conflicts with the parentRefs of another ModelRoute; a service has one HTTPRoute"
+            field,
+            "conflicts with the parentRefs of another ModelRoute; a service has one HTTPRoute",
         )
     elif spec.parent_refs is not None:
-        builder.copy(target, spec.parent_refs, at)
+        builder.copy(target, spec.parent_refs, field)
     else:
-        builder.set_origin(target, at, copied=True)
+        builder.set_origin(target, field, copied=True)
 
 
 def _rewrite_model_name(
-    report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
+    report: ConversionReport, spec: ModelRouteSpec, field: SourceField, server: Server
 ) -> None:
     """Rewrite a model name that the engine does not serve, as Kthena's router does.
 
@@ -372,15 +373,15 @@ def _rewrite_model_name(
     if any(name in rewrite["models"] for rewrite in rewrites):
         return
     rewrite = {"models": [name], "targets": [{"model": model}]}
-    builder.derive((*target, len(rewrites)), rewrite, at)
+    builder.derive((*target, len(rewrites)), rewrite, field)
     report.translated(
-        at,
+        field,
         f"the endpoint picker rewrites it to {model}, the model of the ModelServer; this needs "
         "llm-d's endpoint picker and CRD (0.10 by default)",
     )
 
 
-def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: SourceField) -> None:
+def _check_order(report: ConversionReport, rules: Sequence[RouteRule], field: SourceField) -> None:
     """Warn of rules where Kthena's first match may not be HTTPRoute's most specific match."""
     for later, rule in enumerate(rules):
         earlier = [
@@ -391,7 +392,7 @@ def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: Sourc
         if earlier:
             report.warning(
                 RULE_ORDER_DIFFERS,
-                at / later,
+                field / later,
                 f"comes after the less specific rules[{earlier[0]}]; HTTPRoute prefers the more "
                 "specific rule, Kthena the first match",
             )

@@ -79,14 +79,14 @@ class _RoleAutoscaling:
         bounds: Minimum and maximum number of replicas.
         metrics: Metrics with their fields.
         sources: Sources of the metrics by name, with their fields.
-        at: The field that configures it.
+        field: The field that configures it.
     """
 
     name: str
     bounds: tuple[int, int]
     metrics: Sequence[tuple[Metric, SourceField]]
     sources: Mapping[str, tuple[MetricSource, SourceField]]
-    at: SourceField
+    field: SourceField
 
 
 def convert_policies(
@@ -98,8 +98,8 @@ def convert_policies(
     """Convert policies to `autoscaling` of the roles that they scale."""
     used = set()
     for document, spec in bindings:
-        at, name = document.at("spec"), spec.policy_ref.name
-        report.consume(at / "policyRef")
+        field, name = document.at("spec"), spec.policy_ref.name
+        report.consume(field / "policyRef")
         key = (document.namespace, name)
         matching = [
             candidate
@@ -108,18 +108,18 @@ def convert_policies(
         ]
         if not matching:
             report.unsupported(
-                at / "policyRef",
+                field / "policyRef",
                 f"AutoscalingPolicy {name} is not in this input",
                 REFERENCE_MISSING,
             )
-            report.left_out(at, "has no policy; ignored")
+            report.left_out(field, "has no policy; ignored")
             continue
         used.add(matching[0].document)
         _convert_targets(
-            report, matching[0], at, spec.homogeneous_target, spec.heterogeneous_target, servings
+            report, matching[0], field, spec.homogeneous_target, spec.heterogeneous_target, servings
         )
     for policy in policies:
-        policy_spec, at = policy.spec, policy.document.at("spec")
+        policy_spec, field = policy.spec, policy.document.at("spec")
         targets = (
             policy_spec.homogeneous_target,
             policy_spec.heterogeneous_target,
@@ -127,14 +127,14 @@ def convert_policies(
         )
         count = sum(target is not None for target in targets)
         if count > 1:
-            report.invalid(at, "must have one target")
+            report.invalid(field, "must have one target")
         elif policy_spec.disaggregated_target is not None:
             _convert_disaggregated(report, policy, policy_spec.disaggregated_target, servings)
         elif count:
             _convert_targets(
                 report,
                 policy,
-                at,
+                field,
                 policy_spec.homogeneous_target,
                 policy_spec.heterogeneous_target,
                 servings,
@@ -142,7 +142,7 @@ def convert_policies(
         elif policy.document not in used:
             report.warning(
                 DOCUMENT_UNUSED,
-                at,
+                field,
                 "has no target, and no AutoscalingPolicyBinding refers to it; ignored",
             )
 
@@ -150,17 +150,17 @@ def convert_policies(
 def _convert_targets(
     report: ConversionReport,
     policy: Policy,
-    at: SourceField,
+    field: SourceField,
     homogeneous: HomogeneousTarget | None,
     heterogeneous: Mapping[str, Any] | None,
     servings: Sequence[Serving],
 ) -> None:
     if heterogeneous is not None:
-        report.unsupported(at / "heterogeneousTarget", _SHARING_UNSUPPORTED)
+        report.unsupported(field / "heterogeneousTarget", _SHARING_UNSUPPORTED)
     if homogeneous is None:
         _report_unused(report, policy)
         return
-    block = at / "homogeneousTarget"
+    block = field / "homogeneousTarget"
     target, sub = homogeneous.target, homogeneous.target.sub_targets
     serving = _find_serving(report, target.target_ref, block / "target" / "targetRef", servings)
     if serving is None or sub is None or sub.kind != "Role":
@@ -193,15 +193,15 @@ def _convert_disaggregated(
     scaling_target: DisaggregatedTarget,
     servings: Sequence[Serving],
 ) -> None:
-    at = policy.document.at("spec", "disaggregatedTarget")
-    serving = _find_serving(report, scaling_target.target_ref, at / "targetRef", servings)
+    field = policy.document.at("spec", "disaggregatedTarget")
+    serving = _find_serving(report, scaling_target.target_ref, field / "targetRef", servings)
     if serving is None:
-        _report_unused(report, policy, at)
+        _report_unused(report, policy, field)
         return
     defaults = _zip_fields(policy.spec.metrics, policy.document.at("spec", "metrics"))
     scaled = []
     for name, role in scaling_target.roles.items():
-        block = at / "roles" / name
+        block = field / "roles" / name
         sources = {
             key: (source, block / "metricSources" / key)
             for key, source in (role.metric_sources or {}).items()
@@ -211,22 +211,22 @@ def _convert_disaggregated(
         scaled.append(_RoleAutoscaling(name, bounds, metrics, sources, block))
     _add_autoscalers(report, policy, serving, scaled)
     if scaling_target.ratio_constraint is not None:
-        _convert_ratio(report, serving, scaling_target.ratio_constraint, at / "ratioConstraint")
+        _convert_ratio(report, serving, scaling_target.ratio_constraint, field / "ratioConstraint")
 
 
 def _report_unused(report: ConversionReport, policy: Policy, *other_fields: SourceField) -> None:
-    for at in (policy.document.at("spec"), *other_fields):
-        report.left_out(at, "scales no role; ignored")
+    for field in (policy.document.at("spec"), *other_fields):
+        report.left_out(field, "scales no role; ignored")
 
 
 def _find_serving(
-    report: ConversionReport, ref: TargetRef, at: SourceField, servings: Sequence[Serving]
+    report: ConversionReport, ref: TargetRef, field: SourceField, servings: Sequence[Serving]
 ) -> Serving | None:
-    report.consume(at)
+    report.consume(field)
     if ref.kind not in (None, "", "ModelServing"):
-        report.invalid(at / "kind", f"must be ModelServing, got {ref.kind}")
+        report.invalid(field / "kind", f"must be ModelServing, got {ref.kind}")
         return None
-    namespace = at.document.namespace
+    namespace = field.document.namespace
     key = (ref.namespace or namespace, ref.name)
     matching = [
         serving
@@ -235,7 +235,7 @@ def _find_serving(
     ]
     if not matching:
         report.unsupported(
-            at / "name",
+            field / "name",
             f"ModelServing {ref.name} is not in this input; pass the documents together",
             REFERENCE_MISSING,
         )
@@ -244,10 +244,10 @@ def _find_serving(
 
 
 def _zip_fields(
-    metrics: Sequence[Metric] | None, at: SourceField
+    metrics: Sequence[Metric] | None, field: SourceField
 ) -> list[tuple[Metric, SourceField]]:
     """Return metrics with their fields."""
-    return [(metric, at / index) for index, metric in enumerate(metrics or ())]
+    return [(metric, field / index) for index, metric in enumerate(metrics or ())]
 
 
 def _add_autoscalers(
@@ -260,7 +260,7 @@ def _add_autoscalers(
         indexes = [i for i, role in enumerate(serving.roles) if role.name == role_scaling.name]
         if not indexes:
             report.unsupported(
-                role_scaling.at,
+                role_scaling.field,
                 f'the ModelServing has no role "{role_scaling.name}"',
                 REFERENCE_MISSING,
             )
@@ -268,24 +268,24 @@ def _add_autoscalers(
         target = ("spec", "roles", indexes[0])
         if builder.get((*target, "autoscaling")) is not None:
             report.unsupported(
-                role_scaling.at,
+                role_scaling.field,
                 f"{role_scaling.name} is scaled by another policy; remove one of them",
             )
             continue
-        report.consume(role_scaling.at)
-        for document in (policy.document, role_scaling.at.document):
+        report.consume(role_scaling.field)
+        for document in (policy.document, role_scaling.field.document):
             builder.add_source(document)
         minimum, maximum = role_scaling.bounds
         if minimum > maximum:
             report.invalid(
-                role_scaling.at / "minReplicas",
+                role_scaling.field / "minReplicas",
                 f"must be at most maxReplicas ({maximum}), got {minimum}",
             )
             minimum = maximum  # checks the other fields as well
         _set_initial_replicas(report, serving, indexes[0], role_scaling)
         if minimum == maximum and not role_scaling.metrics:
             report.left_out(
-                role_scaling.at,
+                role_scaling.field,
                 f"{role_scaling.name} has {maximum} replicas; without metrics nothing scales it",
             )
             continue
@@ -295,22 +295,22 @@ def _add_autoscalers(
             serving,
             role_scaling.metrics,
             role_scaling.sources,
-            role_scaling.at,
+            role_scaling.field,
         )
         if not built["metrics"]:
-            report.unsupported(role_scaling.at, "has no supported metric")
+            report.unsupported(role_scaling.field, "has no supported metric")
             continue
         bounds = {"minReplicas": minimum, "maxReplicas": maximum}
         builder.derive(
-            (*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, role_scaling.at
+            (*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, role_scaling.field
         )
         builder.set_origin(
             (*target, "autoscaling", "behavior"), policy.document.at("spec", "behavior")
         )
-        builder.default(("spec", "layout"), "PerRole", role_scaling.at)
+        builder.default(("spec", "layout"), "PerRole", role_scaling.field)
         for index, _ in enumerate(serving.roles):
             read_index_from_lws_label(builder, ("spec", "roles", index))
-        serving.minimum_replicas[role_scaling.name] = (minimum, role_scaling.at)
+        serving.minimum_replicas[role_scaling.name] = (minimum, role_scaling.field)
         has_autoscaler = True
     if not has_autoscaler:
         _report_unused(report, policy)
@@ -331,12 +331,13 @@ def _set_initial_replicas(
         place = serving.builder.main.at("spec", "template", "roles", index, "replicas")
         serving.builder.derive(("spec", "roles", index, "replicas"), start, place)
         report.translated(
-            role_scaling.at, f"{role_scaling.name} starts with {start} replicas, within its bounds"
+            role_scaling.field,
+            f"{role_scaling.name} starts with {start} replicas, within its bounds",
         )
 
 
 def _convert_ratio(
-    report: ConversionReport, serving: Serving, ratio: Ratio, at: SourceField
+    report: ConversionReport, serving: Serving, ratio: Ratio, field: SourceField
 ) -> None:
     types = {role["name"]: role["componentType"] for role in serving.builder.roles}
     pair = (types.get(ratio.numerator_role), types.get(ratio.denominator_role))
@@ -345,18 +346,18 @@ def _convert_ratio(
             float(quantity.parse(bound)) for bound in (ratio.min_ratio, ratio.max_ratio)
         )
     except ValueError:
-        report.invalid(at, f"needs two numbers, got {ratio.min_ratio} and {ratio.max_ratio}")
+        report.invalid(field, f"needs two numbers, got {ratio.min_ratio} and {ratio.max_ratio}")
         return
     if pair == (DECODER, PREFILLER) and minimum > 0 and maximum > 0:
         minimum, maximum = 1 / maximum, 1 / minimum
     elif pair != (PREFILLER, DECODER):
-        report.unsupported(at, "applies only to a pair of prefill and decode roles")
+        report.unsupported(field, "applies only to a pair of prefill and decode roles")
         return
     bounds = {name: value for name, value in (("min", minimum), ("max", maximum)) if value > 0}
-    serving.builder.derive(("spec", "prefillDecodeRatio"), bounds, at)
+    serving.builder.derive(("spec", "prefillDecodeRatio"), bounds, field)
     report.warning(
         REPLICA_RATIO_NOT_ENFORCED,
-        at,
+        field,
         "checked only at preview; the autoscalers of the two roles are independent",
     )
 
@@ -367,7 +368,7 @@ def convert_metrics(
     serving: Serving,
     metrics: Sequence[tuple[Metric, SourceField]],
     sources: Mapping[str, tuple[MetricSource, SourceField]],
-    at: SourceField,
+    field: SourceField,
 ) -> dict[str, Any]:
     """Build `engine`, `metrics` and `prometheus` of a role's autoscaling.
 
@@ -405,7 +406,7 @@ def convert_metrics(
             report.left_out(source_field, "no metric has this name; ignored")
     if queries and pod_metrics:
         report.unsupported(
-            at,
+            field,
             "mixes pod metrics and Prometheus queries; an autoscaler has one source; express pod "
             "metrics as queries (they are ignored)",
         )
@@ -415,7 +416,7 @@ def convert_metrics(
 
 
 def _check_selector(
-    report: ConversionReport, role: str, serving: Serving, pod: PodSource, at: SourceField
+    report: ConversionReport, role: str, serving: Serving, pod: PodSource, field: SourceField
 ) -> None:
     """Report a selector unless it selects the role's entry pods, whose metrics are always used."""
     selector = pod.label_selector
@@ -425,26 +426,28 @@ def _check_selector(
     is_equal = all(known.get(key) == value for key, value in (selector.match_labels or {}).items())
     if selector.match_expressions or not is_equal:
         report.unsupported(
-            at / "labelSelector",
+            field / "labelSelector",
             f"the metric covers all entry pods of {role}; remove the selector",
         )
 
 
-def convert_behavior(report: ConversionReport, spec: PolicySpec, at: SourceField) -> dict[str, Any]:
+def convert_behavior(
+    report: ConversionReport, spec: PolicySpec, field: SourceField
+) -> dict[str, Any]:
     """Convert the behavior of a policy to that of a HorizontalPodAutoscaler."""
     behavior = spec.behavior or Behavior()
-    up, place = behavior.scale_up, at / "behavior" / "scaleUp"
+    up, place = behavior.scale_up, field / "behavior" / "scaleUp"
     stable = (up.stable_policy if up is not None else None) or _UP
     built = {
         "scaleUp": _convert_rules(report, stable, place / "stablePolicy", _UP),
         "scaleDown": _convert_rules(
             report,
             behavior.scale_down or _DOWN,
-            at / "behavior" / "scaleDown",
+            field / "behavior" / "scaleDown",
             _DOWN,
         ),
     }
-    report.consume(at / "behavior")
+    report.consume(field / "behavior")
     panic = up.panic_policy if up is not None else None
     if panic is not None and panic.percent == 0:
         report.left_out(place / "panicPolicy", "adds no instance (percent: 0); ignored")
@@ -454,11 +457,11 @@ def convert_behavior(report: ConversionReport, spec: PolicySpec, at: SourceField
             "is not supported by HorizontalPodAutoscaler; raise percent and period of "
             "stablePolicy instead",
         )
-    report.consume(at / "tolerancePercent")
+    report.consume(field / "tolerancePercent")
     if spec.tolerance_percent not in (None, _DEFAULT_TOLERANCE):
         report.warning(
             SCALING_TOLERANCE_VERSION,
-            at / "tolerancePercent",
+            field / "tolerancePercent",
             f"{spec.tolerance_percent} needs Kubernetes 1.35, or the feature gate "
             f"HPAConfigurableTolerance of 1.33; otherwise the tolerance is {_DEFAULT_TOLERANCE}",
         )
@@ -468,10 +471,12 @@ def convert_behavior(report: ConversionReport, spec: PolicySpec, at: SourceField
 
 
 def _convert_rules(
-    report: ConversionReport, policy: StablePolicy, at: SourceField, default: StablePolicy
+    report: ConversionReport, policy: StablePolicy, field: SourceField, default: StablePolicy
 ) -> dict[str, Any]:
     window = policy.stabilization_window or default.stabilization_window or ""
-    period = _parse_seconds(report, policy.period or _PERIOD, at / "period", 1, _MAX_PERIOD_SECONDS)
+    period = _parse_seconds(
+        report, policy.period or _PERIOD, field / "period", 1, _MAX_PERIOD_SECONDS
+    )
     amounts = (
         ("Pods", _INSTANCES if policy.instances is None else policy.instances),
         ("Percent", _PERCENT if policy.percent is None else policy.percent),
@@ -479,7 +484,7 @@ def _convert_rules(
     needs_both = policy.select_policy == "And"
     built: dict[str, Any] = {
         "stabilizationWindowSeconds": _parse_seconds(
-            report, window, at / "stabilizationWindow", 0, _MAX_WINDOW_SECONDS
+            report, window, field / "stabilizationWindow", 0, _MAX_WINDOW_SECONDS
         )
     }
     policies = [
@@ -487,20 +492,20 @@ def _convert_rules(
     ]
     # Kubernetes allows no limit of 0: with And it forbids every change, with Or it adds nothing.
     if not policies or (needs_both and len(policies) < len(amounts)):
-        report.left_out(at, "allows no change (selectPolicy: Disabled)")
+        report.left_out(field, "allows no change (selectPolicy: Disabled)")
         return {**built, "selectPolicy": "Disabled"}
     return {**built, "policies": policies, "selectPolicy": "Min" if needs_both else "Max"}
 
 
 def _parse_seconds(
-    report: ConversionReport, text: str, at: SourceField, minimum: int, maximum: int
+    report: ConversionReport, text: str, field: SourceField, minimum: int, maximum: int
 ) -> int:
     """Return a duration in whole seconds within bounds."""
     length = seconds(text)
     if length is None:
-        report.invalid(at, f"must be a duration such as 30s, got {text}")
+        report.invalid(field, f"must be a duration such as 30s, got {text}")
         return minimum
     if length.denominator != 1 or not minimum <= length <= maximum:
-        report.unsupported(at, f"must be {minimum} to {maximum} whole seconds, got {text}")
+        report.unsupported(field, f"must be {minimum} to {maximum} whole seconds, got {text}")
         return min(max(round(length), minimum), maximum)
     return int(length)

@@ -65,37 +65,39 @@ def convert_server(
     servings: Sequence[Serving],
 ) -> Server | None:
     """Add a router and settings to the selected service; return None if it cannot be converted."""
-    at = document.at("spec")
+    field = document.at("spec")
     serving = _find_selected(report, document, spec, servings)
     if serving is None:
-        report.left_out(at, "selects no service of this input; ignored")
+        report.left_out(field, "selects no service of this input; ignored")
         return None
     builder = serving.builder
     if any(role["componentType"] == ROUTER for role in builder.roles):
         report.unsupported(
-            at,
+            field,
             "conflicts with another ModelServer that selects the same pods; a service has one pool",
         )
         return None
-    _convert_phases(serving, spec.workload_selector.pd_group, at / "workloadSelector" / "pdGroup")
+    _convert_phases(
+        serving, spec.workload_selector.pd_group, field / "workloadSelector" / "pdGroup"
+    )
     for index, _ in enumerate(serving.roles):
         target = ("spec", "roles", index, "port")
-        builder.derive(target, spec.workload_port.port, at / "workloadPort" / "port")
+        builder.derive(target, spec.workload_port.port, field / "workloadPort" / "port")
     if spec.workload_port.protocol == "https":
         report.unsupported(
-            at / "workloadPort" / "protocol",
+            field / "workloadPort" / "protocol",
             "is not supported; terminate TLS at the Gateway",
         )
-    report.consume(at / "workloadPort" / "protocol")
-    _check_engine(serving, spec, at)
-    _convert_connector(serving, spec, at / "kvConnector")
+    report.consume(field / "workloadPort" / "protocol")
+    _check_engine(serving, spec, field)
+    _convert_connector(serving, spec, field / "kvConnector")
     for index, role in enumerate(serving.roles):
         if builder.roles[index]["componentType"] == DECODER and not read_engine_commands(role):
-            _move_engine(serving, index, spec.workload_port.port, at / "inferenceEngine")
-    router = builder.add_role(at, ROUTER, ROUTER)
-    builder.default((*router, "scorers"), dict(SCORERS), at)
+            _move_engine(serving, index, spec.workload_port.port, field / "inferenceEngine")
+    router = builder.add_role(field, ROUTER, ROUTER)
+    builder.default((*router, "scorers"), dict(SCORERS), field)
     report.chosen(
-        at,
+        field,
         "a ModelServer sets no scorers; uses Kthena's default, each with weight 1: prefix cache, "
         "KV cache and queued requests (least-latency is not available)",
     )
@@ -109,8 +111,8 @@ def _find_selected(
     servings: Sequence[Serving],
 ) -> Serving | None:
     selector = spec.workload_selector.match_labels or {}
-    at = document.at("spec", "workloadSelector")
-    report.consume(at / "matchLabels")
+    field = document.at("spec", "workloadSelector")
+    report.consume(field / "matchLabels")
     matches = []
     for serving in servings:
         main = serving.builder.main
@@ -123,7 +125,7 @@ def _find_selected(
             matches.append((serving, selected))
     if not matches:
         report.unsupported(
-            at / "matchLabels",
+            field / "matchLabels",
             "selects no pods of this input; pass its ModelServing or Deployment as well",
             REFERENCE_MISSING,
         )
@@ -132,7 +134,7 @@ def _find_selected(
         names = ", ".join(str(serving.builder.main.name) for serving, _ in matches)
         kinds = " or ".join(dict.fromkeys(f"{match.builder.main.kind}s" for match, _ in matches))
         report.unsupported(
-            at / "matchLabels",
+            field / "matchLabels",
             f"selects pods of several {kinds} ({names}); a pool has the pods of one service; "
             "create a ModelServer and a rule for each",
         )
@@ -141,7 +143,7 @@ def _find_selected(
     other_names = [role.name for role in serving.roles if role.name not in selected]
     if other_names:
         report.unsupported(
-            at / "matchLabels",
+            field / "matchLabels",
             f"selects {', '.join(selected)} without {', '.join(other_names)}; a pool has all roles "
             "of a service; split them into two services",
         )
@@ -162,17 +164,19 @@ def _is_match(selector: Mapping[str, str], pod_labels: Mapping[str, Any]) -> boo
     return all(pod_labels.get(key) == value for key, value in selector.items())
 
 
-def _convert_phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
+def _convert_phases(serving: Serving, group: PDGroup | None, field: SourceField) -> None:
     """Set component types from pdGroup, which is more reliable than role names."""
     if group is None:
         return
     builder = serving.builder
-    builder.report.consume(at / "groupKey")
+    builder.report.consume(field / "groupKey")
     if group.group_key != _GROUP_KEY:
-        builder.report.unsupported(at / "groupKey", f"must be {_GROUP_KEY}, got {group.group_key}")
+        builder.report.unsupported(
+            field / "groupKey", f"must be {_GROUP_KEY}, got {group.group_key}"
+        )
     selector_by_type = {
-        PREFILLER: (group.prefill_labels, at / "prefillLabels"),
-        DECODER: (group.decode_labels, at / "decodeLabels"),
+        PREFILLER: (group.prefill_labels, field / "prefillLabels"),
+        DECODER: (group.decode_labels, field / "decodeLabels"),
     }
     for kind, (selector, place) in selector_by_type.items():
         builder.report.consume(place)
@@ -198,9 +202,9 @@ def read_engine_commands(role: Role) -> list[EngineCommand]:
     return [command for command in parsed if command.engine is not None]
 
 
-def _check_engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
-    report, place = serving.builder.report, at / "inferenceEngine"
-    report.consume(place, at / "model")
+def _check_engine(serving: Serving, spec: ModelServerSpec, field: SourceField) -> None:
+    report, place = serving.builder.report, field / "inferenceEngine"
+    report.consume(place, field / "model")
     engine_commands = [command for role in serving.roles for command in read_engine_commands(role)]
     engines = {command.engine.name for command in engine_commands if command.engine is not None}
     expected_engine = _ENGINES[spec.inference_engine]
@@ -219,14 +223,14 @@ def _check_engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> N
     if spec.model is not None and served and spec.model not in served:
         report.warning(
             SERVED_MODEL_DIFFERS,
-            at / "model",
+            field / "model",
             f"differs from the model in the engines' arguments, {', '.join(sorted(served))}",
         )
     elif spec.model is not None and not served:
-        report.left_out(at / "model", "the engines' arguments do not name a model")
+        report.left_out(field / "model", "the engines' arguments do not name a model")
 
 
-def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
+def _convert_connector(serving: Serving, spec: ModelServerSpec, field: SourceField) -> None:
     """Set the KV cache transfer from prefill to decode pods."""
     builder, connector_spec = serving.builder, spec.kv_connector
     kind = connector_spec.type or "http" if connector_spec is not None else "http"
@@ -236,20 +240,20 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField)
         if role["componentType"] in (PREFILLER, DECODER)
     ]
     if connector_spec is not None and not pair:
-        builder.report.left_out(at, "has no effect without prefill and decode; ignored")
+        builder.report.left_out(field, "has no effect without prefill and decode; ignored")
         return
     if connector_spec is not None:
-        builder.report.consume(at)
+        builder.report.consume(field)
     if kind == "http":
         for index in pair:
             role = serving.roles[index]
             if read_engine_commands(role) and not _has_kv_transfer(role):
                 # In Kthena the engines serve anyway: decode computes prompts again.
                 target = ("spec", "roles", index, "kvTransfer")
-                builder.default(target, {"enabled": False}, at)
+                builder.default(target, {"enabled": False}, field)
         if connector_spec is not None:
             builder.report.left_out(
-                at / "type",
+                field / "type",
                 "has no equivalent; the engines' own KV transfer settings apply, if any",
             )
         return
@@ -262,7 +266,7 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField)
             settings["enabled"] = False  # the arguments configure the transfer already
         if builder.roles[index]["componentType"] == DECODER:
             settings["sidecar"] = {"connector": protocol}
-        builder.derive(("spec", "roles", index, "kvTransfer"), settings, at / "type")
+        builder.derive(("spec", "roles", index, "kvTransfer"), settings, field / "type")
 
 
 def _has_kv_transfer(role: Role) -> bool:
@@ -294,7 +298,7 @@ def _uses_entrypoint(container: Mapping[str, Any]) -> bool:
     return is_text and not container.get("command")
 
 
-def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> None:
+def _move_engine(serving: Serving, index: int, port: int, field: SourceField) -> None:
     """Change the port of a decode engine that its image's entrypoint starts: the sidecar uses it.
 
     The ModelServer names the engine, so its port flag is known.
@@ -310,11 +314,11 @@ def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> No
             continue
         new = next(number for number in itertools.count(port + 1) if number not in used)
         args = _replace_port(container["args"], port, new)
-        builder.default((*containers, position, "args"), args, at)
+        builder.default((*containers, position, "args"), args, field)
         settings = {**(builder.get((*place, "kvTransfer")) or {}), "enabled": False}
-        builder.default((*place, "kvTransfer"), {**settings, "enginePort": new}, at)
+        builder.default((*place, "kvTransfer"), {**settings, "enginePort": new}, field)
         builder.report.chosen(
-            at, f"the decode engine listens on {new}, because the sidecar has port {port}"
+            field, f"the decode engine listens on {new}, because the sidecar has port {port}"
         )
         return
 
@@ -339,11 +343,11 @@ def check_traffic_policy(server: Server) -> None:
         # The rule of another service routes its requests. `convert_route` compared the retries.
         builder.report.consume(server.document.at("spec", "trafficPolicy"))
         return
-    report, at = builder.report, server.document.at("spec", "trafficPolicy")
+    report, field = builder.report, server.document.at("spec", "trafficPolicy")
     has_rules = builder.get((*server.router, "httproute", "rules")) is not None
     if policy.retry is not None and not has_rules:
         report.unsupported(
-            at / "retry",
+            field / "retry",
             "needs a route; pass its ModelRoute as well",
             REFERENCE_MISSING,
         )
@@ -352,8 +356,8 @@ def check_traffic_policy(server: Server) -> None:
         # an HTTPRoute would also end streams.
         report.warning(
             HEADER_TIMEOUT_LEFT_OUT,
-            at / "timeout",
+            field / "timeout",
             f"{policy.timeout} is ignored: Kthena's timeout covers only the wait for response "
             "headers, and a timeout of an HTTPRoute would cut streamed responses",
         )
-    report.consume(at)
+    report.consume(field)

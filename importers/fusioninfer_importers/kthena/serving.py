@@ -54,13 +54,13 @@ class Serving:
 
 
 def convert_roles(
-    builder: ServiceBuilder, roles: Sequence[Role], at: SourceField, *, has_role_rollout: bool
+    builder: ServiceBuilder, roles: Sequence[Role], field: SourceField, *, has_role_rollout: bool
 ) -> None:
     """Convert the roles; their rollout settings apply only with `has_role_rollout`."""
-    builder.set_origin(("spec", "roles"), at)
+    builder.set_origin(("spec", "roles"), field)
     types = choose_component_types([role.name for role in roles])
     for index, (role, component_type) in enumerate(zip(roles, types, strict=True)):
-        block = at / index
+        block = field / index
         target = builder.add_role(block)
         builder.copy((*target, "name"), role.name, block / "name")
         builder.derive((*target, "componentType"), component_type, block / "name")
@@ -79,25 +79,25 @@ def choose_component_types(names: Sequence[str]) -> list[str]:
 
 
 def _convert_role_templates(
-    builder: ServiceBuilder, target: Location, role: Role, at: SourceField
+    builder: ServiceBuilder, target: Location, role: Role, field: SourceField
 ) -> None:
-    entry = at / "entryTemplate"
+    entry = field / "entryTemplate"
     if not role.worker_replicas:
-        builder.report.consume(at / "workerReplicas")
+        builder.report.consume(field / "workerReplicas")
         convert_template(builder, (*target, "template"), role.entry_template, role.name, entry)
         if role.worker_template is not None:
             builder.report.left_out(
-                at / "workerTemplate",
+                field / "workerTemplate",
                 "has no effect without workerReplicas; ignored",
             )
         return
-    count = at / "workerReplicas"
+    count = field / "workerReplicas"
     builder.derive((*target, "multinode", "nodeCount"), 1 + role.worker_replicas, count)
     # The commands in the templates connect entry and workers.
     builder.default((*target, "multinode", "launcher"), "none", entry)
     leader = (*target, "leaderTemplate")
     convert_template(builder, leader, role.entry_template, role.name, entry)
-    worker, followers = at / "workerTemplate", (*target, "workerTemplate")
+    worker, followers = field / "workerTemplate", (*target, "workerTemplate")
     if role.worker_template is None:
         builder.report.invalid(worker, "is required with workerReplicas above 0")
         # Prevents further findings about the missing template.
@@ -110,18 +110,18 @@ def _convert_role_rollout(
     builder: ServiceBuilder,
     target: Location,
     role: Role,
-    at: SourceField,
+    field: SourceField,
     *,
     has_role_rollout: bool,
 ) -> None:
     if role.max_unavailable is not None:
-        place = at / "maxUnavailable"
+        place = field / "maxUnavailable"
         if has_role_rollout:
             builder.copy((*target, "rollout", "maxUnavailable"), role.max_unavailable, place)
         else:
             _report_no_effect(builder, place)
     if role.partition is not None:
-        place = at / "partition"
+        place = field / "partition"
         if has_role_rollout:
             count = count_replicas(role.partition, 1 if role.replicas is None else role.replicas)
             builder.derive((*target, "rollout", "partition"), count, place)
@@ -131,9 +131,9 @@ def _convert_role_rollout(
             _report_no_effect(builder, place)
 
 
-def _report_no_effect(builder: ServiceBuilder, at: SourceField) -> None:
+def _report_no_effect(builder: ServiceBuilder, field: SourceField) -> None:
     builder.report.left_out(
-        at, "has no effect without rolloutStrategy.type RoleRollingUpdate; ignored"
+        field, "has no effect without rolloutStrategy.type RoleRollingUpdate; ignored"
     )
 
 
@@ -146,42 +146,47 @@ def count_replicas(partition: CountOrPercentage, replicas: int) -> int:
 
 def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
     """Convert a ModelServing, except for its gang."""
-    at = builder.main.at("spec")
+    field = builder.main.at("spec")
     copy_metadata(builder, builder.main)
     spec = serving.spec
-    _convert_groups(builder, spec, at)
+    _convert_groups(builder, spec, field)
     has_role_rollout = (
         spec.rollout_strategy is not None and spec.rollout_strategy.type == "RoleRollingUpdate"
     )
     convert_roles(
-        builder, spec.template.roles, at / "template" / "roles", has_role_rollout=has_role_rollout
+        builder,
+        spec.template.roles,
+        field / "template" / "roles",
+        has_role_rollout=has_role_rollout,
     )
-    _convert_scheduling(builder, spec, at)
-    _convert_recovery(builder, spec, at)
-    _convert_rollout(builder, spec, at / "rolloutStrategy")
+    _convert_scheduling(builder, spec, field)
+    _convert_recovery(builder, spec, field)
+    _convert_rollout(builder, spec, field / "rolloutStrategy")
     for index, plugin in enumerate(spec.plugins or ()):
         builder.report.unsupported(
-            at / "plugins" / index,
+            field / "plugins" / index,
             f"plugin {plugin.get('name')} runs in Kthena's controller; add its changes to the pod "
             "templates",
         )
 
 
-def _convert_groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+def _convert_groups(builder: ServiceBuilder, spec: ModelServingSpec, field: SourceField) -> None:
     # Also set for a single group: names match Kthena's and do not change when a group is added.
     if spec.replicas is None:
-        builder.default(("spec", "groups"), 1, at / "replicas")
+        builder.default(("spec", "groups"), 1, field / "replicas")
     else:
-        builder.copy(("spec", "groups"), spec.replicas, at / "replicas")
+        builder.copy(("spec", "groups"), spec.replicas, field / "replicas")
 
 
-def _convert_scheduling(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+def _convert_scheduling(
+    builder: ServiceBuilder, spec: ModelServingSpec, field: SourceField
+) -> None:
     target = (*SCHEDULING, "schedulerName")
     if spec.scheduler_name:
-        builder.copy(target, spec.scheduler_name, at / "schedulerName")
+        builder.copy(target, spec.scheduler_name, field / "schedulerName")
     else:
-        builder.report.consume(at / "schedulerName")
-        builder.default(target, VOLCANO, at)
+        builder.report.consume(field / "schedulerName")
+        builder.default(target, VOLCANO, field)
     queue = (builder.main.metadata.get("annotations") or {}).get(labels.QUEUE_NAME)
     if queue is not None:
         builder.copy(
@@ -191,9 +196,9 @@ def _convert_scheduling(builder: ServiceBuilder, spec: ModelServingSpec, at: Sou
         )
 
 
-def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, field: SourceField) -> None:
     report, policy = builder.report, spec.recovery_policy or "RoleRecreate"
-    place = at / "recoveryPolicy"
+    place = field / "recoveryPolicy"
     report.consume(place)
     if policy == "None":
         for index, _ in enumerate(builder.roles):
@@ -213,7 +218,7 @@ def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: Sourc
             "LeaderWorkerSet recreates only the pods of the failed replica, not the whole group",
         )
     grace = spec.template.restart_grace_period_seconds
-    grace_field = at / "template" / "restartGracePeriodSeconds"
+    grace_field = field / "template" / "restartGracePeriodSeconds"
     report.consume(grace_field)
     if policy == "None" and grace is not None:
         report.left_out(grace_field, "has no effect with recoveryPolicy None; ignored")
@@ -225,14 +230,19 @@ def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: Sourc
         )
 
 
-def _convert_rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+def _convert_rollout(
+    builder: ServiceBuilder, spec: ModelServingSpec, source_field: SourceField
+) -> None:
     strategy = spec.rollout_strategy or RolloutStrategy()
     target = ("spec", "rollout")
-    level, kind = (*target, "level"), at / "type"
-    update, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
+    level, kind = (*target, "level"), source_field / "type"
+    update, place = (
+        strategy.rolling_update_configuration,
+        source_field / "rollingUpdateConfiguration",
+    )
     groups = 1 if spec.replicas is None else spec.replicas
     # Empty mappings mean the defaults; otherwise each field is consumed separately.
-    builder.report.consume(*(field for field in (at, place) if field.value == {}))
+    builder.report.consume(*(field for field in (source_field, place) if field.value == {}))
     if strategy.type == "RoleRollingUpdate":
         builder.derive(level, "Role", kind)
         if update is not None:
@@ -267,8 +277,8 @@ def _convert_rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: Source
 def convert_gang(serving: Serving) -> None:
     """Convert the gang of a ModelServing, after its autoscalers, because it uses their minima."""
     builder, group = serving.builder, serving.model.spec.template
-    at = builder.main.at("spec")
-    group_field, scheduler = at / "template", builder.get((*SCHEDULING, "schedulerName"))
+    field = builder.main.at("spec")
+    group_field, scheduler = field / "template", builder.get((*SCHEDULING, "schedulerName"))
     if len(group.gang_policies) > 1:
         builder.report.invalid(
             group_field / "gangpolicy",
@@ -289,22 +299,22 @@ def convert_gang(serving: Serving) -> None:
             builder.copy_fields(GANG, place, "minRoleReplicas")
     mode = _choose_gang_mode(serving) if uses_volcano else "Off"
     if mode is not None:
-        builder.default((*GANG, "mode"), mode, at / "schedulerName")
+        builder.default((*GANG, "mode"), mode, field / "schedulerName")
     if mode == "On":
         # Kthena's PodGroups set it, so that Volcano admits a gang only if the queue has capacity.
-        builder.default((*GANG, "minResources"), True, at / "schedulerName")  # noqa: FBT003  # the value of the field
+        builder.default((*GANG, "minResources"), True, field / "schedulerName")  # noqa: FBT003  # the value of the field
     _convert_topologies(builder, group, group_field / "networkTopology", uses_volcano=uses_volcano)
 
 
-def _report_without_gang(serving: Serving, at: SourceField) -> None:
+def _report_without_gang(serving: Serving, field: SourceField) -> None:
     """Report gang settings, which have no effect where Kueue admits each replica separately."""
     report, group = serving.builder.report, serving.model.spec.template
     for key in group.gang_policies:
-        report.consume(at / key)
-        if (at / key / "minRoleReplicas").value:
-            report.unsupported(at / key / "minRoleReplicas", _CONFLICTS_WITH_KUEUE)
+        report.consume(field / key)
+        if (field / key / "minRoleReplicas").value:
+            report.unsupported(field / key / "minRoleReplicas", _CONFLICTS_WITH_KUEUE)
     if group.network_topology is not None:
-        report.unsupported(at / "networkTopology", _CONFLICTS_WITH_KUEUE)
+        report.unsupported(field / "networkTopology", _CONFLICTS_WITH_KUEUE)
 
 
 def _choose_gang_mode(serving: Serving) -> str | None:
@@ -317,44 +327,44 @@ def _choose_gang_mode(serving: Serving) -> str | None:
     minimum_by_role = {**minima, **{name: count for name, (count, _) in scaled.items()}}
     are_all_zero = all(minimum_by_role.get(role.name) == 0 for role in serving.roles)
     if are_all_zero and not minima and not any(role.worker_replicas for role in serving.roles):
-        for _, at in scaled.values():
-            builder.report.translated(at, "all roles scale to zero; no PodGroup is created")
+        for _, field in scaled.values():
+            builder.report.translated(field, "all roles scale to zero; no PodGroup is created")
         return "Off"
-    for name, (count, at) in scaled.items():
-        builder.default((*_MIN_ROLE_REPLICAS, name), count, at)
-        builder.report.translated(at, f"the gang needs at least {count} replicas of {name}")
+    for name, (count, field) in scaled.items():
+        builder.default((*_MIN_ROLE_REPLICAS, name), count, field)
+        builder.report.translated(field, f"the gang needs at least {count} replicas of {name}")
     # `check` reports minima that are all 0, so the mode stays unset.
     return None if are_all_zero else "On"
 
 
 def _convert_topologies(
-    builder: ServiceBuilder, group: ServingGroup, at: SourceField, *, uses_volcano: bool
+    builder: ServiceBuilder, group: ServingGroup, field: SourceField, *, uses_volcano: bool
 ) -> None:
     topology = group.network_topology
     if topology is None:
         return
     if not uses_volcano:
         scheduler = builder.get((*SCHEDULING, "schedulerName"))
-        builder.report.left_out(at, f"has no effect with schedulerName {scheduler}; ignored")
+        builder.report.left_out(field, f"has no effect with schedulerName {scheduler}; ignored")
         return
     target = (*GANG, "networkTopology")
-    builder.default(target, {}, at)
-    builder.set_origin(target, at, copied=True)
-    builder.report.consume(at)
+    builder.default(target, {}, field)
+    builder.set_origin(target, field, copied=True)
+    builder.report.consume(field)
     policies = {"groupPolicy": topology.group_policy, "rolePolicy": topology.role_policy}
     for key, policy in policies.items():
         if policy is not None:
-            _convert_topology(builder, (*target, key), policy, at / key)
+            _convert_topology(builder, (*target, key), policy, field / key)
 
 
 def _convert_topology(
-    builder: ServiceBuilder, target: Location, policy: TopologyPolicy, at: SourceField
+    builder: ServiceBuilder, target: Location, policy: TopologyPolicy, field: SourceField
 ) -> None:
-    builder.default(target, {}, at)
-    builder.report.consume(at)
-    builder.copy_fields(target, at, "mode", "highestTierAllowed")
+    builder.default(target, {}, field)
+    builder.report.consume(field)
+    builder.copy_fields(target, field, "mode", "highestTierAllowed")
     if policy.highest_tier_name is not None:
         builder.report.unsupported(
-            at / "highestTierName",
+            field / "highestTierName",
             "is not supported; use highestTierAllowed",
         )

@@ -54,7 +54,7 @@ def read_caches(report: ConversionReport, documents: Sequence[SourceDocument]) -
 
 
 def convert_cache(
-    builder: ServiceBuilder, reference: ModelCacheRef | None, at: SourceField, caches: Caches
+    builder: ServiceBuilder, reference: ModelCacheRef | None, field: SourceField, caches: Caches
 ) -> None:
     """Convert the ModelCache that a deployment refers to."""
     if reference is None:
@@ -63,13 +63,13 @@ def convert_cache(
     document, cache = caches.by_name.get((namespace, reference.name), (None, None))
     if document is None:
         builder.report.unsupported(
-            at,
+            field,
             f"ModelCache {reference.name} of namespace {namespace} is not in this input; add it "
             "as a document, or set the service's model",
             REFERENCE_MISSING,
         )
         return
-    builder.report.consume(at / "name")
+    builder.report.consume(field / "name")
     if cache is None:
         return
     caches.users[document] = caches.users.get(document, 0) + 1
@@ -87,7 +87,7 @@ def convert_cache(
         secret, secret_field = (*_MODEL, "tokenSecret"), place / "authSecret"
         builder.copy((*secret, "name"), hub.auth_secret.name, secret_field / "name")
         builder.copy((*secret, "key"), hub.auth_secret.key, secret_field / "key")
-    builder.default((*_MODEL, "mountPath"), MOUNT_PATH, at)
+    builder.default((*_MODEL, "mountPath"), MOUNT_PATH, field)
     cache_target = (*_MODEL, "cache")
     builder.derive((*cache_target, "storage", "size"), f"{hub.size_gib}Gi", place / "sizeGiB")
     hours = math.ceil(hub.size_gib / _GIB_PER_HOUR)
@@ -99,12 +99,12 @@ def convert_cache(
             "has none",
         )
     for key, value in (("warmUp", True), ("mountModel", True), ("readOnly", False)):
-        builder.default((*cache_target, key), value, at)
+        builder.default((*cache_target, key), value, field)
     builder.set_origin(cache_target, document.at("spec"))
     name = _choose_model_name(builder)
     if name is not None:
-        builder.default((*_MODEL, "name"), name, at)
-        builder.report.chosen(at, f"no engine sets a served model name; requests use {name}")
+        builder.default((*_MODEL, "name"), name, field)
+        builder.report.chosen(field, f"no engine sets a served model name; requests use {name}")
     convert_cluster(builder, cache.spec.cluster_selector, spec / "clusterSelector")
 
 

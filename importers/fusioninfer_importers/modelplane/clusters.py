@@ -18,33 +18,35 @@ _SELECTOR = ("metadata", "annotations", labels.CLUSTER_SELECTOR)
 _TOLERATIONS = ("metadata", "annotations", labels.CLUSTER_TOLERATIONS)
 
 
-def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: SourceField) -> None:
+def convert_cluster(
+    builder: ServiceBuilder, selector: MatchLabels | None, field: SourceField
+) -> None:
     """Convert the labels that a cluster must have."""
     if selector is None:
         return
-    require_labels(builder, selector.match_labels or {}, at / "matchLabels")
+    require_labels(builder, selector.match_labels or {}, field / "matchLabels")
     builder.report.translated(
-        at,
+        field,
         "becomes an annotation; the Pulumi provider or the kubectl context must point to one of "
         "these clusters",
     )
 
 
 def require_labels(
-    builder: ServiceBuilder, match_labels: Mapping[str, str], at: SourceField
+    builder: ServiceBuilder, match_labels: Mapping[str, str], field: SourceField
 ) -> None:
-    """Add labels that a cluster must have; `at` has a field for each of them, by key."""
+    """Add labels that a cluster must have; `field` has a subfield for each of them, by key."""
     required = _read_required_labels(builder)
     for key, value in match_labels.items():
         if required.get(key, value) != value:
             builder.report.invalid(
-                at / key,
+                field / key,
                 f"{key}={value} conflicts with {key}={required[key]}; no cluster has both",
             )
             continue
         required[key] = value
         text = ",".join(f"{name}={label}" for name, label in sorted(required.items()))
-        builder.derive(_SELECTOR, text, at / key)
+        builder.derive(_SELECTOR, text, field / key)
 
 
 def find_conflicting_label(first: ServiceBuilder, second: ServiceBuilder) -> str | None:
@@ -62,15 +64,15 @@ def _read_required_labels(builder: ServiceBuilder) -> dict[str, str]:
 
 
 def convert_tolerations(
-    builder: ServiceBuilder, tolerations: Sequence[Mapping[str, Any]] | None, at: SourceField
+    builder: ServiceBuilder, tolerations: Sequence[Mapping[str, Any]] | None, field: SourceField
 ) -> None:
     """Convert the tolerated taints of clusters."""
     if not tolerations:
         return
     text = json.dumps([dict(toleration) for toleration in tolerations], sort_keys=True)
-    builder.derive(_TOLERATIONS, text, at)
+    builder.derive(_TOLERATIONS, text, field)
     builder.report.translated(
-        at,
+        field,
         "becomes an annotation, because it concerns clusters; set tolerations for nodes in the "
         "pod templates",
     )

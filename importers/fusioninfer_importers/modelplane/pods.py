@@ -38,16 +38,16 @@ _DRIVER = re.compile(
 )
 
 
-def report_reserved(report: ConversionReport, at: SourceField) -> None:
+def report_reserved(report: ConversionReport, field: SourceField) -> None:
     """Report a label with Modelplane's prefix, which users must not set."""
-    report.invalid(at, "uses the prefix modelplane.ai/, which is reserved")
+    report.invalid(field, "uses the prefix modelplane.ai/, which is reserved")
 
 
 def convert_template(
     builder: ServiceBuilder,
     target: Location,
     template: Template,
-    at: SourceField,
+    field: SourceField,
     *,
     is_multi_pod: bool,
     is_serving: bool = True,
@@ -58,7 +58,7 @@ def convert_template(
         builder: The service.
         target: The template of our manifest.
         template: Modelplane's template.
-        at: Its field.
+        field: Its field.
         is_multi_pod: Whether an engine has several pods.
         is_serving: Whether the pod answers requests.
     """
@@ -66,14 +66,14 @@ def convert_template(
     # Our rules reject values that are not mappings.
     for key in labels if isinstance(labels, Mapping) else ():
         if str(key).startswith("modelplane.ai/"):
-            report_reserved(builder.report, at / "metadata" / "labels" / key)
+            report_reserved(builder.report, field / "metadata" / "labels" / key)
     containers = template.spec.get("containers")
     entries = containers if isinstance(containers, list) else None
     names = [container.get("name") for container in entries or () if isinstance(container, dict)]
     # Our rules reject values that are not lists.
     if names != [_ENGINE] and (entries is not None or containers is None):
         builder.report.invalid(
-            at / "spec" / "containers",
+            field / "spec" / "containers",
             f"must be one container named {_ENGINE}, got {names}",
         )
     built: dict[str, Any] = {
@@ -81,10 +81,10 @@ def convert_template(
     }
     if template.metadata is not None:
         built = {"metadata": template.metadata, **built}
-    builder.copy(target, built, at)
+    builder.copy(target, built, field)
     env = ("spec", "containers", 0, "env")
     for index, _ in enumerate(_read_env(template.spec) if is_multi_pod else ()):
-        place = at / "spec" / "containers" / 0 / "env" / index
+        place = field / "spec" / "containers" / 0 / "env" / index
         builder.set_origin((*target, *env, index + len(_CONNECTION_VARIABLES)), place, copied=True)
 
 
@@ -149,22 +149,22 @@ def convert_devices(
     Modelplane takes the DeviceClass from the InferenceClass of the pool where it places a replica.
     Here it is the driver that the expressions name: drivers install a class of that name.
     """
-    selectors = [(selector, at) for selector, at in members if selector is not None]
+    selectors = [(selector, field) for selector, field in members if selector is not None]
     if not selectors:
         return
     first, place = selectors[0]
     if any(selector != first for selector, _ in members):
-        for _, at in selectors:
-            builder.report.unsupported(at, "all members of a role must have the same claims")
+        for _, field in selectors:
+            builder.report.unsupported(field, "all members of a role must have the same claims")
         return
     for index, device in enumerate(first.devices):
         _convert_claim(builder, (*role, "resourceClaims"), device, place / "devices" / index)
     # The other members request the same devices.
-    builder.report.consume(*(at for _, at in selectors[1:]))
+    builder.report.consume(*(field for _, field in selectors[1:]))
 
 
 def _convert_claim(
-    builder: ServiceBuilder, claims: Location, device: Device, at: SourceField
+    builder: ServiceBuilder, claims: Location, device: Device, field: SourceField
 ) -> None:
     expressions = [selector.cel for selector in device.selectors]
     drivers = sorted(
@@ -172,22 +172,22 @@ def _convert_claim(
     )
     if len(drivers) != 1:
         builder.report.unsupported(
-            at,
+            field,
             "its expressions must name one driver, which stands for the DeviceClass, got "
             f'{" and ".join(drivers) or "none"}; add device.driver == "NAME"',
         )
         return
     target = (*claims, len(builder.get(claims) or ()))
-    builder.copy((*target, "name"), device.name, at / "name")
-    builder.set_origin(target, at)
-    builder.derive((*target, "deviceClassName"), drivers[0], at / "selectors")
+    builder.copy((*target, "name"), device.name, field / "name")
+    builder.set_origin(target, field)
+    builder.derive((*target, "deviceClassName"), drivers[0], field / "selectors")
     builder.report.chosen(
-        at / "selectors",
+        field / "selectors",
         f"uses DeviceClass {drivers[0]}, named after the driver in the expressions; Modelplane "
         "uses the one in the InferenceClass",
     )
-    builder.copy((*target, "count"), device.count, at / "count")
-    builder.derive((*target, "selectors"), expressions, at / "selectors")
+    builder.copy((*target, "count"), device.count, field / "count")
+    builder.derive((*target, "selectors"), expressions, field / "selectors")
     for number, _ in enumerate(expressions):
-        cel = at / "selectors" / number / "cel"
+        cel = field / "selectors" / number / "cel"
         builder.set_origin((*target, "selectors", number), cel, copied=True)

@@ -55,14 +55,14 @@ class _Share:
 
     Attributes:
         deployment: The deployment.
-        at: The entry of the ModelService that selects it.
+        field: The entry of the ModelService that selects it.
         weight: The entry's weight.
         replicas: Replicas of all deployments that the entry selects.
         cluster: The cluster that the entry selects, if any.
     """
 
     deployment: Deployment
-    at: SourceField
+    field: SourceField
     weight: int
     replicas: int = 0
     cluster: str | None = None
@@ -104,57 +104,57 @@ def convert_service(
             "selects no ModelDeployment of this input; ignored",
         )
         return []
-    if len(shares) == 1 and (shares[0].at / "weight").value is not None:
-        report.left_out(shares[0].at / "weight", "has no effect with a single service; ignored")
+    if len(shares) == 1 and (shares[0].field / "weight").value is not None:
+        report.left_out(shares[0].field / "weight", "has no effect with a single service; ignored")
     main = max(shares, key=lambda share: share.fraction)
-    at = document.at("spec", "endpoints")
+    field = document.at("spec", "endpoints")
     builder = main.deployment.builder
-    router = _find_or_add_router(builder, at)
+    router = _find_or_add_router(builder, field)
     rules = (*router, "httproute", "rules")
     target = (*rules, len(builder.get(rules) or ()))
     builder.derive(target, _build_rule(document, shares), document.at("metadata", "name"))
-    builder.set_origin((*target, "backendRefs"), at)
-    builder.default((*router, "httproute", "parentRefs"), [_GATEWAY], at)
+    builder.set_origin((*target, "backendRefs"), field)
+    builder.default((*router, "httproute", "parentRefs"), [_GATEWAY], field)
     report.chosen(
-        at, "the route attaches to modelplane-system/inference-gateway, like Modelplane's routes"
+        field, "the route attaches to modelplane-system/inference-gateway, like Modelplane's routes"
     )
     for share in shares:
         if share.cluster is not None:
-            place = share.at / "selector" / "matchLabels"
+            place = share.field / "selector" / "matchLabels"
             require_labels(share.deployment.builder, {_CLUSTER: share.cluster}, place)
     other_shares = [share for share in shares if share is not main]
     for share in other_shares:
         conflict = find_conflicting_label(builder, share.deployment.builder)
         if conflict is not None:
             report.unsupported(
-                share.at,
+                share.field,
                 f"{share.deployment.builder.main.name} and {builder.main.name} are in different "
                 f"clusters ({conflict}); create a ModelService for each",
             )
-    return [(share.deployment, str(builder.main.name), share.at) for share in other_shares]
+    return [(share.deployment, str(builder.main.name), share.field) for share in other_shares]
 
 
 def set_routed_by(routed: Sequence[Routed]) -> None:
     """Set `routedBy` in services that have no route rule of their own."""
-    for deployment, main_service, at in routed:
-        router = _find_or_add_router(deployment.builder, at)
+    for deployment, main_service, field in routed:
+        router = _find_or_add_router(deployment.builder, field)
         if not deployment.builder.get((*router, "httproute", "rules")):
-            deployment.builder.derive((*router, "httproute", "routedBy"), main_service, at)
+            deployment.builder.derive((*router, "httproute", "routedBy"), main_service, field)
 
 
-def _find_or_add_router(builder: ServiceBuilder, at: SourceField) -> Location:
+def _find_or_add_router(builder: ServiceBuilder, field: SourceField) -> Location:
     for index, role in enumerate(builder.roles):
         if role.get("componentType") == "router":
             return ("spec", "roles", index)
-    return add_router(builder, at, is_pd=False)
+    return add_router(builder, field, is_pd=False)
 
 
-def add_router(builder: ServiceBuilder, at: SourceField, *, is_pd: bool) -> Location:
+def add_router(builder: ServiceBuilder, field: SourceField, *, is_pd: bool) -> Location:
     """Add a router with Modelplane's picker; `is_pd` is whether prefill and decode are separate."""
-    router = builder.add_role(at, "router", "router")
-    builder.default((*router, "scorers"), dict(_SCORERS), at)
+    router = builder.add_role(field, "router", "router")
+    builder.default((*router, "scorers"), dict(_SCORERS), field)
     if is_pd:
-        builder.default((*router, "endpointPicker", "threshold"), _THRESHOLD, at)
+        builder.default((*router, "endpointPicker", "threshold"), _THRESHOLD, field)
     return router
 
 
@@ -196,10 +196,10 @@ def _find_shares(
     """Yield the share of each deployment that the entries select, and report the entries."""
     by_id: dict[int, _Share] = {}
     for index, entry in enumerate(spec.endpoints):
-        at = document.at("spec", "endpoints", index)
+        field = document.at("spec", "endpoints", index)
         match_labels = dict(entry.selector.match_labels)
         cluster = match_labels.pop(_CLUSTER, None)
-        report.consume(at / "weight", at / "selector")
+        report.consume(field / "weight", field / "selector")
         selected = [
             deployment
             for deployment in deployments
@@ -208,7 +208,7 @@ def _find_shares(
         ]
         if not selected:
             report.unsupported(
-                at,
+                field,
                 "selects no ModelDeployment of this input; add it as a document, or route to "
                 "external endpoints with an HTTPRoute of your own",
                 REFERENCE_MISSING,
@@ -216,11 +216,11 @@ def _find_shares(
         added = [deployment for deployment in selected if id(deployment) not in by_id]
         for deployment in selected:
             if deployment not in added:
-                _report_repeated(report, by_id[id(deployment)], deployment, cluster, at)
+                _report_repeated(report, by_id[id(deployment)], deployment, cluster, field)
         weight = 1 if entry.weight is None else entry.weight
         replicas = sum(deployment.replicas for deployment in added)
         for deployment in added:
-            by_id[id(deployment)] = _Share(deployment, at, weight, replicas, cluster)
+            by_id[id(deployment)] = _Share(deployment, field, weight, replicas, cluster)
             yield by_id[id(deployment)]
 
 
@@ -229,14 +229,14 @@ def _report_repeated(
     first: _Share,
     deployment: Deployment,
     cluster: str | None,
-    at: SourceField,
+    field: SourceField,
 ) -> None:
     name = deployment.builder.main.name
     if cluster == first.cluster:
-        report.left_out(at, f"repeats the entry for {name}; ignored")
+        report.left_out(field, f"repeats the entry for {name}; ignored")
         return
     report.unsupported(
-        at,
+        field,
         f"refers to replicas of {name} in another cluster; a service is in one cluster; deploy it "
         "to both, and split requests in front of them",
     )
