@@ -24,7 +24,7 @@ class Result:
     Attributes:
         what: What was measured, and its baseline.
         detail: The absolute numbers, which are valid only for this machine and this run.
-        goal: Target for the ratio, None if the ratio is only information.
+        goal: Target for the ratio, or None if the ratio is only information.
         bound: Maximum for `--check`, well above the values on a busy machine.
     """
 

@@ -31,7 +31,7 @@ _NAMES_BY_MODULE = {
 
 
 def module_of(name: str) -> str | None:
-    """Return the submodule that a public name is imported from, None for other names."""
+    """Return the submodule that a public name is imported from, or None for other names."""
     for module, names in _NAMES_BY_MODULE.items():
         if name in names:
             return module

@@ -75,7 +75,7 @@ class PlacementResult(Protocol):
         """Findings by the index of their service; -1 for findings about all services."""
 
     def to_json(self, index: int) -> Mapping[str, Any] | None:
-        """Return the placement of one service, None if the service cannot be planned."""
+        """Return the placement of one service, or None if the service cannot be planned."""
 
     def tables(self, index: int) -> Iterable[Any]:
         """Return `rich` renderables with the placement of one service."""
@@ -120,11 +120,11 @@ class CapacityPackage(Protocol):
     ) -> ModelLayout | str:
         """Return the smallest layout for a model, or why none is known, as the end of a sentence.
 
-        `length` is the longest sequence in tokens, None for the model's maximum.
+        `length` is the longest sequence in tokens, or None for the model's maximum.
         """
 
     def model_bytes(self, model: ModelArgs) -> int | None:
-        """Return the bytes of a model's weights, None if unknown."""
+        """Return the bytes of a model's weights, or None if unknown."""
 
     def model_names(self) -> Sequence[str]:
         """Return the models that `size` knows."""
@@ -142,7 +142,7 @@ class CapacityPackage(Protocol):
 
 @cache
 def load_package() -> CapacityPackage | None:
-    """Return the installed capacity package, None if there is none."""
+    """Return the installed capacity package, or None if there is none."""
     return next(load_plugins(ENTRY_POINT_GROUP), None)
 
 

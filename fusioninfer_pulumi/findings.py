@@ -47,8 +47,8 @@ class Origin(NamedTuple):
     Attributes:
         file: Path of the file, folder or project, `<stdin>`, or empty for a text or mapping.
         document: Number of the document in the file, from 1.
-        item: Index among the items of a `List`, None for other documents.
-        line: Line in the file, None if unknown.
+        item: Index among the items of a `List`, or None for other documents.
+        line: Line in the file, or None if unknown.
     """
 
     file: str
@@ -197,7 +197,7 @@ def raise_errors(findings: Iterable[Finding], title: str = "") -> None:
 
 
 def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that is most similar to `key`, None if none is similar enough."""
+    """Return the known name that is most similar to `key`, or None if none is similar enough."""
     import difflib  # noqa: PLC0415  # startup time: most manifests have no unknown key
 
     lowered = {name.lower(): name for name in sorted(known)}

@@ -35,7 +35,7 @@ class Block:
         page: Path of its page in the repository.
         line: First line, from 1.
         language: Word after the fence.
-        title: Its title, empty without one.
+        title: Its title, or empty without one.
         text: Its content.
     """
 

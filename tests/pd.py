@@ -74,7 +74,7 @@ def serving(template: Manifest) -> Manifest:
 
 
 def sidecar(template: Manifest) -> Manifest | None:
-    """Return the sidecar of a pod template, None without one."""
+    """Return the sidecar of a pod template, or None without one."""
     for container in template["spec"].get("initContainers") or ():
         if container["name"] == "pd-sidecar":
             result: Manifest = container

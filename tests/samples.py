@@ -158,7 +158,7 @@ SHORT = ("accelerators-not-requested", "engine-on-loopback", "shared-memory-miss
 
 
 def plan_manifest(manifest: Any) -> tuple[ServicePlan | None, Sequence[Finding]]:
-    """Return the plan of a manifest, None if it is invalid, and all findings."""
+    """Return the plan of a manifest, or None if it is invalid, and all findings."""
     args, findings = validate_document(manifest)
     if args is None:
         return None, findings

@@ -12,7 +12,7 @@ since the previous release (`set`), and those that no longer exist (`removed`). 
 - `nargs`: as in argparse; without it, the argument has exactly one value
 - `negated`: it has a `--no-` form (`BooleanOptionalAction`)
 - `choices`, `default`, `limits` (pydantic's `gt`, `ge`, `lt`, `le`): if they are known
-- `deprecated`: the replacement that its help names, empty if it names none
+- `deprecated`: the replacement that its help names, or empty if it names none
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ class Proposal:
         place: The node pool of all replicas.
         replicas: Replicas that decode, or that prefill and decode.
         prefillers: Replicas that only prefill.
-        replica_load: Maximum load of one of `replicas`, None if no load was given.
-        prefiller_load: Maximum load of one of `prefillers`, None without them.
-        source: Source of the step times, None if no load was given.
+        replica_load: Maximum load of one of `replicas`, or None if no load was given.
+        prefiller_load: Maximum load of one of `prefillers`, or None without them.
+        source: Source of the step times, or None if no load was given.
     """
 
     layout: Layout

@@ -93,7 +93,7 @@ def find_set_fields(model: BaseModel, paths: Sequence[str]) -> list[str]:
 
 
 def _locate(model: BaseModel | None, path: str, state: _State) -> Location | None:
-    """Return the location of a field in YAML, None if the field is not in `state`."""
+    """Return the location of a field in YAML, or None if the field is not in `state`."""
     location = []
     value: Any = model
     is_set, default = True, None

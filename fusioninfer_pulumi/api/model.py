@@ -340,7 +340,7 @@ class ModelSource(NamedTuple):
         scheme: `hf`, `pvc`, `s3` or `oci`.
         target: The repository, claim, bucket with key, or image.
         path: Path in the claim, without slashes at its ends; empty for other schemes.
-        revision: Revision of the repository, None for its main branch and for other schemes.
+        revision: Revision of the repository, or None for its main branch and for other schemes.
     """
 
     scheme: str
@@ -368,7 +368,7 @@ def parse_model_uri(uri: str) -> ModelSource | None:
 
 
 def hub_name(uri: str) -> str | None:
-    """Return the Hugging Face repository of a `uri`, None for other sources."""
+    """Return the Hugging Face repository of a `uri`, or None for other sources."""
     source = parse_model_uri(uri)
     return source.target if source is not None and source.scheme == "hf" else None
 

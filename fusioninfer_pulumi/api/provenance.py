@@ -22,7 +22,7 @@ class PresetValue(NamedTuple):
     """A value that `--explain` prints: of a generated container, or of a timeout.
 
     Attributes:
-        role: Name of the role, empty for fields of the service.
+        role: Name of the role, or empty for fields of the service.
         field: Field of the role, its container or the service.
         value: The value as text.
         origin: `user`, `model catalogue`, `engine release`, `capacity` or `library default`.

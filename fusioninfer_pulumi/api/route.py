@@ -72,7 +72,7 @@ class HttpRouteArgs(SpecModel):
 
     @property
     def external_field(self) -> str | None:
-        """The field that names the external route, None if the service creates its own."""
+        """The field that names the external route, or None if the service creates its own."""
         if self.routed_by is not None:
             return "routedBy"
         return None if self.refs is None else "refs"

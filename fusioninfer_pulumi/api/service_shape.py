@@ -22,18 +22,18 @@ class ServiceShape(NamedTuple):
     because scaling a role to zero must not change the other roles' pods.
 
     Attributes:
-        router: The router role, None if the service has none.
-        groups: Number of serving groups, None if the service has no groups.
+        router: The router role, or None if the service has none.
+        groups: Number of serving groups, or None if the service has no groups.
         has_endpoint_picker: Whether an endpoint picker chooses the pod of each request.
         is_disaggregated: Whether prefill and decode are separate roles.
         entry_types: Component types that may receive requests directly, without a picker.
         layout: How many LeaderWorkerSets run the replicas of a role.
         needs_gang: Whether a PodGroup gang-schedules the pods, also while there are no replicas.
         backend: The user's `gangPolicy.backend`, even if there is no gang.
-        scheduler: Scheduler of the pods, None if the pod templates decide.
-        queue: Volcano queue, None for the default queue and for other backends.
-        local_queue: Kueue's LocalQueue for the replicas, None without Kueue or with mode Off.
-        priority_class: PriorityClass of the pods, None if the pod templates decide.
+        scheduler: Scheduler of the pods, or None if the pod templates decide.
+        queue: Volcano queue, or None for the default queue and for other backends.
+        local_queue: Kueue's LocalQueue for the replicas, or None without Kueue or with mode Off.
+        priority_class: PriorityClass of the pods, or None if the pod templates decide.
     """
 
     router: RoleArgs | None

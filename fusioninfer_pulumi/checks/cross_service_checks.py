@@ -59,7 +59,7 @@ def check_targets(
 
 
 def _find_service(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> ServicePlan | None:
-    """Return the service with this name in the plan's namespace, None if there is none."""
+    """Return the service with this name in the plan's namespace, or None if there is none."""
     return next(
         (
             other
@@ -175,7 +175,7 @@ def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
 
 
 def _find_shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
-    """Return a host name for which neither route is more specific, None if there is none."""
+    """Return a host name for which neither route is more specific, or None if there is none."""
     if not one.hostnames and not other.hostnames:
         return "any host"
     hosts = [host for host in one.hostnames or () if not is_output(host)]

@@ -86,7 +86,7 @@ class LiveCluster:
 
     @cached_property
     def is_lws_managed_by_kueue(self) -> bool | None:
-        """Whether Kueue's manager is configured for LeaderWorkerSets, None if unknown."""
+        """Whether Kueue's manager is configured for LeaderWorkerSets, or None if unknown."""
         configurations = self.find_configurations(KUEUE, "config.kueue.x-k8s.io/")
         sections = (configuration.get("integrations") or {} for configuration in configurations)
         frameworks = [

@@ -137,7 +137,7 @@ def _read_release(cluster: LiveCluster, product: Product, kind: Kind) -> Release
 
 
 def _get_backend(plan: ServicePlan) -> GangBackend | None:
-    """Return the gang backend that a service needs, None if it needs none."""
+    """Return the gang backend that a service needs, or None if it needs none."""
     is_used = plan.gang is not None or plan.shape.local_queue is not None
     return plan.shape.backend if is_used else None
 
@@ -181,7 +181,7 @@ def check_gang_provider(cluster: LiveCluster) -> ClusterFindings:
     plans = [plan for plan in cluster.plans if plan.gang is not None and not plan.gang.is_native]
     if not plans:
         return
-    # One entry for each configuration, empty if it has no gang provider.
+    # One entry for each configuration, or empty if it has no gang provider.
     providers: list[str] = []
     for configuration in cluster.find_configurations(LEADER_WORKER_SET, "config.lws.x-k8s.io/"):
         management = configuration.get("gangSchedulingManagement") or {}

@@ -188,7 +188,7 @@ def _is_namespace_missing(answer: Answer) -> bool:
 
 
 def _find_reference(answer: Answer) -> str:
-    """Return the field of a pod that names a missing object, empty for any other answer."""
+    """Return the field of a pod that names a missing object, or empty for any other answer."""
     if answer.code == 403:
         for field, (pattern, _) in POD_REFERENCES.items():
             if pattern.search(answer.reply):

@@ -269,7 +269,7 @@ class RunningLws:
     """A LeaderWorkerSet before the update.
 
     Attributes:
-        gang: The `GangPlan.reference` of its pods, empty for none.
+        gang: The `GangPlan.reference` of its pods, or empty for none.
         nodes: Pods in one replica.
         is_outdated: Whether its revision or size differs from the plan's.
     """

@@ -58,7 +58,7 @@ def format_finding(finding: Finding) -> str:
 
 
 def format_rule_suffix(finding: Finding) -> str:
-    """Return ` [rule-id]`, empty if the finding has no rule."""
+    """Return ` [rule-id]`, or empty if the finding has no rule."""
     return f" [{finding.rule}]" if finding.rule else ""
 
 

@@ -31,7 +31,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 def format_release_tag(version: str) -> str | None:
-    """Return the git tag of a version, None for development versions."""
+    """Return the git tag of a version, or None for development versions."""
     return None if "dev" in version else f"v{version}"
 
 
@@ -96,7 +96,7 @@ def _read_plugin() -> dict[str, Any]:
 
 
 def _read_direct_url(package: str) -> dict[str, Any] | None:
-    """Return `direct_url.json`: empty if installed from an index, None if not installed."""
+    """Return `direct_url.json`: empty if installed from an index, or None if not installed."""
     try:
         text = distribution(package).read_text("direct_url.json")
     except PackageNotFoundError:

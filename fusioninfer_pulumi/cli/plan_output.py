@@ -32,8 +32,8 @@ class PlanView:
     Attributes:
         plan: The service, with the findings to print.
         capacity: Rows of the capacity table; if empty, there is no table.
-        update: The update from an older source, None unless `--update` is set.
-        placed: The service's node pools as JSON, None unless `--inventory` is set.
+        update: The update from an older source, or None unless `--update` is set.
+        placed: The service's node pools as JSON, or None unless `--inventory` is set.
         placed_tables: The service's node pools as tables of rich.
     """
 

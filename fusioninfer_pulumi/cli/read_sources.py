@@ -134,7 +134,7 @@ def _apply_ignored(document: LoadedDocument, rules: frozenset[str]) -> LoadedDoc
 
 
 def list_service_objects(document: LoadedDocument) -> list[dict[str, Any]]:
-    """Return the objects of one service, empty if it has errors."""
+    """Return the objects of one service, or empty if it has errors."""
     from fusioninfer_pulumi.plan.service_objects import render
 
     if document.plan is None or document.has_errors:
@@ -150,7 +150,7 @@ class _Input:
         name: Its name in messages.
         texts: The texts of its files.
         unreadable: Why files cannot be read.
-        project: The folder of a Pulumi project, None for manifests.
+        project: The folder of a Pulumi project, or None for manifests.
     """
 
     name: str
@@ -277,7 +277,7 @@ def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
 
 
 def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
-    """Return the Kubernetes objects in texts, None if there is anything else."""
+    """Return the Kubernetes objects in texts, or None if there is anything else."""
     objects: list[dict[str, Any]] = []
     for text in texts:
         if text.documents is None:

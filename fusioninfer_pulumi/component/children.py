@@ -247,7 +247,7 @@ class Children:
 
 
 def _read_group(manifest: Manifest) -> str | None:
-    """Return the serving group of an object, None if it belongs to all groups."""
+    """Return the serving group of an object, or None if it belongs to all groups."""
     group: str | None = manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
     return group
 

@@ -94,16 +94,16 @@ class InferenceService(pulumi.ComponentResource):
     """All PodGroups by Kubernetes name: the gang's, or one per serving group."""
 
     service: KubernetesObject | None
-    """The Service of the serving pods, None if the service has an endpoint picker."""
+    """The Service of the serving pods, or None if the service has an endpoint picker."""
 
     inference_pool: InferencePool | None
-    """The InferencePool, None if the service has no endpoint picker."""
+    """The InferencePool, or None if the service has no endpoint picker."""
 
     http_route: HTTPRoute | None
-    """The route to the pool or Service, None if the service creates none."""
+    """The route to the pool or Service, or None if the service creates none."""
 
     gateway: Gateway | None
-    """The Gateway that the service creates, None if it creates none."""
+    """The Gateway that the service creates, or None if it creates none."""
 
     def __init__(
         self,

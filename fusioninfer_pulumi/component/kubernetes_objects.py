@@ -35,7 +35,7 @@ class KubernetesObject(HeldResource):
     """Spec as the API server stores it."""
 
     status: pulumi.Output[Any]
-    """Live status, None until a controller writes one."""
+    """Live status, or None until a controller writes one."""
 
     def __init__(
         self,

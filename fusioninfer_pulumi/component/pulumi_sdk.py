@@ -55,7 +55,7 @@ def is_program_running() -> bool:
 
 
 def get_kubernetes_provider(resource: pulumi.Resource) -> pulumi.ProviderResource | None:
-    """Return the explicit provider of a resource's Kubernetes objects, None for the default one."""
+    """Return the explicit provider of a resource's Kubernetes objects, or None for the default."""
     return resource.get_provider("kubernetes:core/v1:Service")
 
 

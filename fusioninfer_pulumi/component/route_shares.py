@@ -26,7 +26,7 @@ _SCALED_OBJECT = ("keda.sh/v1alpha1", "ScaledObject")
 def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -> list[str]:
     """Return the services whose share of the route's requests grows.
 
-    `before` has the percentage of each pool in the stack's state, None if the state has no route.
+    `before` has the percentage of each pool in the stack's state; None if the state has no route.
     The service itself counts only if the route in the state already names its pool: the requests of
     a new service arrive only through the new route.
     """
@@ -45,7 +45,7 @@ def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -
 
 
 async def explain_unavailable_service(cluster: Cluster, service: str) -> str | None:
-    """Return why a service is not available, None if it is.
+    """Return why a service is not available, or None if it is.
 
     It is available if its endpoint picker is, and if each role that is not scaled to zero has a
     ready replica. If all roles are scaled to zero, KEDA must be able to start replicas. Raises
@@ -61,7 +61,7 @@ async def explain_unavailable_service(cluster: Cluster, service: str) -> str | N
 
 
 def explain_unavailable(lws: Iterable[Manifest], pickers: Iterable[Manifest]) -> str | None:
-    """Return why a service with these objects is not available, None if it is."""
+    """Return why a service with these objects is not available, or None if it is."""
     if not any((picker.get("status") or {}).get("availableReplicas") for picker in pickers):
         return "its endpoint picker is not available"
     ready: dict[str, bool] = {}

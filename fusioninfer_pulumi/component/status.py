@@ -148,7 +148,7 @@ def count_ready_replicas(planned: LwsPlan, live: Live | None) -> int:
 
 
 def explain_blocked_gang(pod_group: Live | None) -> str | None:
-    """Explain why the gang is pending, None if it is not."""
+    """Explain why the gang is pending, or None if it is not."""
     native = _find_native_condition(pod_group or {})
     if native.get("status") == "False":
         return str(native.get("message"))
@@ -161,7 +161,7 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
 
 
 def explain_unplaced_gang(pod_group: Live) -> str | None:
-    """Explain why a gang has not been scheduled yet, None if it has.
+    """Explain why a gang has not been scheduled yet, or None if it has.
 
     Unlike `explain_blocked_gang`, also if no reason is known yet. Once a gang has been scheduled,
     single pods may still be pending.
@@ -212,7 +212,7 @@ def list_awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list
 def find_unaccepted(
     plan: ServicePlan, manifests: Sequence[Live], live: Mapping[str, Live]
 ) -> str | None:
-    """Return a message about the first object that is not accepted yet, None if all are.
+    """Return a message about the first object that is not accepted yet, or None if all are.
 
     A PodGroup is accepted if its gang is scheduled, a Gateway if it is Accepted and Programmed, a
     route or pool if it is Accepted with ResolvedRefs at each Gateway of the route.
@@ -279,7 +279,7 @@ def _is_outdated(live: Live | None, condition: Live) -> bool:
 
 
 def find_condition(status: Live, kind: str) -> Live:
-    """Return the condition of a type in a status, empty if there is none."""
+    """Return the condition of a type in a status, or empty if there is none."""
     conditions = status.get("conditions") or ()
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 

@@ -55,17 +55,17 @@ class EppSettings:
     """The settings from which an endpoint picker's configuration is generated.
 
     Attributes:
-        scorers: Weights by scorer name (see `SCORERS`), None for the strategy's weights.
-        block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None if
+        scorers: Weights by scorer name (see `SCORERS`), or None for the strategy's weights.
+        block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), or None if
             unknown. Prompts are compared in blocks of at least 64 tokens; `_build_scorer_plugins`
             has the exception.
         threshold: With `pd-disaggregation`: a prompt goes to a prefill pod if at least this many
             characters are not in the decode pod's cache; 0 sends every prompt to a prefill pod.
             Characters are the unit of `pd-profile-handler` in FusionInfer's design documents.
-        affinity: With `pd-disaggregation`: how the two pods are paired, None for any pair.
+        affinity: With `pd-disaggregation`: how the two pods are paired, or None for any pair.
         flow_control: Whether the picker holds requests while no pod has capacity for them.
-        engine_metrics: Names of the engines' load metrics, None if unknown.
-        service_levels: Priorities of requests, None if all are equal. Requires `flow_control`.
+        engine_metrics: Names of the engines' load metrics, or None if unknown.
+        service_levels: Priorities of requests, or None if all are equal. Requires `flow_control`.
         session: Where requests name their session.
     """
 

@@ -92,10 +92,10 @@ class EppFamily:
             (since GAIE v1.4.0, `utilizationdetector/detector.go`), so that one long queue outweighs
             idle pods. If False, it forwards requests as long as any pod has capacity.
         needs_inference_objective_crd: Whether it exits without the CRD of InferenceObjective.
-        objective_api: apiVersion of its InferenceObjectives, None if the library supports neither
+        objective_api: apiVersion of its InferenceObjectives; None if the library supports neither
             service levels nor session IDs with this family. llm-d v0.9 has neither eviction nor
             session IDs, and GAIE reads other headers.
-        rewrite_api: apiVersion of the InferenceModelRewrites that it supports, None if it supports
+        rewrite_api: apiVersion of the InferenceModelRewrites that it supports; None if it supports
             none. GAIE v1.2 defines the kind but ignores its objects.
         flow_control_metrics: None if flow control cannot hold requests while no pod is ready, and
             answers 503 instead (GAIE v1.2.1 `requestcontrol/director.go`).
@@ -142,14 +142,14 @@ class EppFamily:
 
     @property
     def sidecar_image(self) -> str | None:
-        """The family's newest sidecar image, None if it has no sidecar."""
+        """The family's newest sidecar image, or None if it has no sidecar."""
         if self.sidecar_repository is None:
             return None
         return f"{self.sidecar_repository}:{format_version(self.versions[1])}"
 
     @cached_property
     def sidecar_flags(self) -> frozenset[str]:
-        """Flags that the sidecar accepts, empty if there is no sidecar."""
+        """Flags that the sidecar accepts, or empty if there is no sidecar."""
         return frozenset(load_release_data(self.name).get("sidecarFlags", ()))
 
     @property
@@ -259,13 +259,13 @@ _TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
 
 def find_family(image: str) -> EppFamily | None:
-    """Return the family of an endpoint picker's image, None if the image is not recognized."""
+    """Return the family of an endpoint picker's image, or None if the image is not recognized."""
     rows = (row for row in FAMILIES.values() if row.has_image(image, row.repository))
     return next(rows, None)
 
 
 def find_sidecar_image_family(image: str) -> EppFamily | None:
-    """Return the family of a sidecar's image, None if the image is not recognized."""
+    """Return the family of a sidecar's image, or None if the image is not recognized."""
     rows = (row for row in FAMILIES.values() if row.has_image(image, row.sidecar_repository or ""))
     return next(rows, None)
 
@@ -370,7 +370,7 @@ def choose_sidecar_family(
 
 
 def find_protocol(names: Sequence[str]) -> str | None:
-    """Return the sidecar protocol of the first connector with a protocol, None if none has one."""
+    """Return the sidecar protocol of the first connector that has one, or None if none has."""
     return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
 
 

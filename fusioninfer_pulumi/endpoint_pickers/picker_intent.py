@@ -39,7 +39,7 @@ class EppIntent(NamedTuple):
     pairs_pods: bool = False  #: whether it chooses a prefill and a decode pod for each request
     flow_control: bool = False  #: whether it holds requests while no pod has capacity for them
     image: Any = None  #: the user's, or a default for these tasks; None without a picker
-    family: EppFamily | None = None  #: the release family of the image, None if it is unknown
+    family: EppFamily | None = None  #: the release family of the image, or None if it is unknown
     findings: tuple[Finding, ...] = ()  #: errors that explain an unknown family
 
 
@@ -86,7 +86,7 @@ def choose_epp_intent(
 def _choose_image(
     location: Location, args: EndpointPickerArgs, default_image: str, registry: str | None
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
-    """Return an endpoint picker's image, its family (None if unknown), and findings below `location`."""
+    """Return an endpoint picker's image, family (None if unknown), and findings below `location`."""
     image = args.image
     if args.family is not None:
         family = FAMILIES.get(args.family)
@@ -132,7 +132,7 @@ def choose_pair_affinity(
 
 
 def read_config_list(text: str, key: str) -> list[Any]:
-    """Return a top-level list of a user's configuration, empty if it has none."""
+    """Return a top-level list of a user's configuration, or empty if it has none."""
     try:
         config = read_config(text)
     except ConfigNotYamlError:
@@ -143,7 +143,7 @@ def read_config_list(text: str, key: str) -> list[Any]:
 
 @lru_cache(maxsize=64)  # several objects of a service need it, and YAML takes milliseconds to parse
 def find_event_port(text: str) -> int | None:
-    """Return the port on which a configuration receives KV events, None if it does not."""
+    """Return the port on which a configuration receives KV events, or None if it does not."""
     for plugin in read_config_list(text, "plugins"):
         endpoint = lookup(plugin, "parameters", "kvEventsConfig", "zmqEndpoint")
         bound = re.fullmatch(r"tcp://(?:\*|0\.0\.0\.0|\[::\]):([0-9]{1,5})", str(endpoint))

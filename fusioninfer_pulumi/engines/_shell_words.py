@@ -25,12 +25,12 @@ _WRAPPERS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
 
 
 class Argv(NamedTuple):
-    """A container's `command` and `args`, empty if not set."""
+    """A container's `command` and `args`, or empty if not set."""
 
     command: tuple[Any, ...] = ()
     args: tuple[Any, ...] = ()
     outputs: tuple[str, ...] = ()  #: fields (`command`, `args`) that are Outputs
-    script_at: int | None = None  #: index in `words` of the script of `sh -c`, None if absent
+    script_at: int | None = None  #: index in `words` of the script of `sh -c`, or None if absent
 
     @property
     def words(self) -> tuple[Any, ...]:
@@ -66,7 +66,7 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
 
 
 def _find_script(words: Sequence[Any]) -> int | None:
-    """Return the index of the script after `sh -c` or `bash -euo pipefail -c`, None if absent."""
+    """Return the index of the script after `sh -c` or `bash -euo pipefail -c`; None if absent."""
     shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
     if not shells:
         return None

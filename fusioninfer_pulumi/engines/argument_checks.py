@@ -54,8 +54,8 @@ class UserArgument(NamedTuple):
     Attributes:
         name: The spelling in the command line, which may be an abbreviation.
         word: The word with the name, and with the value after `=` if there is one.
-        definition: Its definition in the release, None for an unknown or ambiguous name.
-        problem: Why argparse rejects its name or its values, None if argparse accepts them or the
+        definition: Its definition in the release, or None for an unknown or ambiguous name.
+        problem: Why argparse rejects its name or its values; None if argparse accepts them or the
             name is unknown.
         extras: Words between its last value and the next argument.
     """
@@ -251,7 +251,7 @@ def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str
 
 
 def find_successor(engine: Engine, name: str) -> str | None:
-    """Return the successor of a removed argument, None if the engine's help did not name one."""
+    """Return the successor of a removed argument, or None if the engine's help did not name one."""
     last_definition = load_argument_table(engine.name).list_definitions(name)[-1]
     return last_definition.deprecated or None  # empty for an unknown successor
 

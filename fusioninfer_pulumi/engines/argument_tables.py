@@ -31,9 +31,9 @@ class ArgumentDefinition:
     choices: tuple[Any, ...] = ()  #: the accepted values; empty for any
     default: Any = UNKNOWN_DEFAULT  #: its default, `UNKNOWN_DEFAULT` if unknown
     limits: Mapping[str, float] = field(default_factory=dict)  #: `gt`, `ge`, `lt`, `le`
-    deprecated: str | None = None  #: successor, empty if unknown; None if not deprecated
+    deprecated: str | None = None  #: successor, or empty if unknown; None if not deprecated
     since: int = 0  #: index of the first release of the range
-    until: int | None = None  #: index of the first release after the range, None if open
+    until: int | None = None  #: index of the first release after the range, or None if open
 
     def spellings(self) -> Iterator[str]:
         """Yield all spellings, negated ones included."""
@@ -85,12 +85,12 @@ class ArgumentTable:
         }
 
     def find_first_release(self, word: str) -> str | None:
-        """Return the first release that has an argument, None if no release has it."""
+        """Return the first release that has an argument, or None if no release has it."""
         definitions = self._definitions.get(word)
         return self.releases[definitions[0].since] if definitions else None
 
     def find_removing_release(self, word: str, release: str) -> str | None:
-        """Return the release that removed an argument that `release` lacks, None if none did."""
+        """Return the release that removed an argument that `release` lacks, or None if none did."""
         index = self.releases.index(release)
         ends = [definition.until for definition in self.list_definitions(word)]
         removals = [end for end in ends if end is not None and end <= index]

@@ -45,7 +45,7 @@ def edit_command(
     model: str | None = None,
     to_args: bool = False,
 ) -> ContainerCommand | None:
-    """Return the command line with the arguments set, None if nothing changes.
+    """Return the command line with the arguments set, or None if nothing changes.
 
     An argument with `replaces` overwrites a value, which keeps its position. Other arguments are
     added if they are missing: to `args`, or to `command` if there are no `args` and `to_args` is

@@ -57,7 +57,7 @@ def has_flag(arguments: Sequence[str], *names: str) -> bool:
 
 
 def get_last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
-    """Return the values of the last occurrence of a flag with several values, None if absent."""
+    """Return the values of the last occurrence of a flag with several values, or None if absent."""
     values = None
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")

@@ -88,7 +88,7 @@ class Parallelism(NamedTuple):
         data: Copies of the model (data parallel ranks), each on its own accelerators. 1 for
             SGLang's data parallel attention, because its ranks share the tensor parallel
             accelerators.
-        data_local: Copies on one node, None if no flag determines them (only vLLM has such flags).
+        data_local: Copies on one node; None if no flag determines them (only vLLM has such flags).
         is_explicit: Whether any flag sets a size.
         context: Parts that a prompt is split into (vLLM's prefill context parallelism, 0.12.0 and
             later). Decode context parallelism needs no further accelerators, so it is ignored.
@@ -256,7 +256,7 @@ class Transfer(NamedTuple):
     """What KV cache transfer adds to a role."""
 
     arguments: tuple[Argument, ...] = ()  #: arguments for the engine of every pod
-    connector: KvConnector | None = None  #: the connector between pods, None if there is none
+    connector: KvConnector | None = None  #: the connector between pods, or None if there is none
     findings: tuple[Finding, ...] = ()  #: locations are relative to `kvTransfer`
 
 
@@ -264,7 +264,7 @@ class OffloadRequest(NamedTuple):
     """Memory and folders for KV cache that does not fit on the accelerators."""
 
     host_bytes: int  #: bytes of host memory for each copy of the model
-    eviction: str | None = None  #: eviction policy of the host memory, None for the default
+    eviction: str | None = None  #: eviction policy of the host memory, or None for the default
     folders: tuple[str, ...] = ()  #: mount paths of the secondary tiers, in order
     is_shared: bool = False  #: whether several processes use the same tier
 
@@ -316,7 +316,7 @@ class KvCache:
     handshake_source: str
 
     def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """Return the configured connector, None if there is none, or the error in its flag.
+        """Return the configured connector, or None if there is none, or the error in its flag.
 
         The error is a text that follows `transfer_flag` in a message, such as "has no value".
         """
@@ -359,7 +359,7 @@ class KvCache:
         raise NotImplementedError
 
     def explain_size_mismatch(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        """Return why the connector cannot combine the two tensor parallel sizes, None if it can."""
+        """Return why the connector cannot combine two tensor parallel sizes, or None if it can."""
         return None
 
     def predict_failure(
@@ -385,7 +385,7 @@ class HttpServer:
     """How an engine serves HTTP."""
 
     default_port: int  #: default of `--port`
-    default_host: str | None = None  #: default of `--host`, None for all addresses
+    default_host: str | None = None  #: default of `--host`, or None for all addresses
     health_path: str = "/health"  #: path that answers 200 once the engine serves
     paths_with_api_key: re.Pattern[str]  #: pattern of the paths that require the API key
     api_key_variable: str | None = None  #: environment variable that sets the API key
@@ -410,7 +410,7 @@ class Telemetry:
 
     load_metrics: LoadMetrics  #: names of its load metrics
     metrics_flag: MetricsFlag  #: the flag that enables or disables metrics
-    tracing_flag: str | None = None  #: flag for the endpoint of traces, None if unknown
+    tracing_flag: str | None = None  #: flag for the endpoint of traces, or None if unknown
 
 
 class Engine:
@@ -440,7 +440,7 @@ class EngineCommand:
     """A container's command line, and the engine it starts.
 
     Attributes:
-        engine: The engine, None if none is recognized.
+        engine: The engine, or None if none is recognized.
         program: The words before the engine's arguments, such as `("vllm", "serve")`; empty
             if the image's entrypoint runs.
         arguments: The engine's arguments; a flag and its value are two elements, and an Output is
@@ -468,7 +468,7 @@ class EngineCommand:
         return has_flag(self.arguments, *names)
 
     def value(self, *names: str) -> str | None:
-        """Return the value of a flag, None if it is not set or has no value."""
+        """Return the value of a flag, or None if it is not set or has no value."""
         return get_flag_value(self.arguments, *names)
 
     @property
@@ -486,7 +486,7 @@ class EngineCommand:
         return port if port is not None and 0 < port < 65536 else None
 
     def explain_missing_metrics(self) -> str | None:
-        """Return why the engine serves no metrics, None if it does or that is unknown."""
+        """Return why the engine serves no metrics, or None if it does or that is unknown."""
         if self.engine is None or not self.is_readable:
             return None
         metrics_flag = self.engine.telemetry.metrics_flag
@@ -500,7 +500,7 @@ class EngineCommand:
 
     @property
     def block_size(self) -> int | None:
-        """Tokens in a block of the KV cache, None if not set."""
+        """Tokens in a block of the KV cache, or None if not set."""
         if self.engine is None:
             return None
         size = integer(self.value(self.engine.kv_cache.block_size_flag))
@@ -508,7 +508,7 @@ class EngineCommand:
 
     @property
     def model(self) -> str | None:
-        """The model in the arguments, None if they name none."""
+        """The model in the arguments, or None if they name none."""
         if self.engine is None:
             return None
         if self.is_vllm_serve and self.arguments and not self.arguments[0].startswith("-"):
@@ -554,7 +554,7 @@ class EngineCommand:
 
     @property
     def health_port(self) -> int | None:
-        """Port that reports the health of the pod's ranks, None if the serving port does."""
+        """Port that reports the health of the pod's ranks, or None if the serving port does."""
         if self.engine is None or not self._has_port_per_rank:
             return None
         flag, default = self.engine.sizes.supervisor

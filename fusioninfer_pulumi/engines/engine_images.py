@@ -27,7 +27,7 @@ class Image(NamedTuple):
     """A parsed image reference.
 
     Attributes:
-        name: The reference, None for an Output.
+        name: The reference, or None for an Output.
         engine: `vllm` or `sglang` if the repository's name contains it, else None.
         is_stock: Whether it is one of `_STOCK`, or a mirror of it.
         tag: The tag; `latest` if there is neither tag nor digest; None for a digest without a tag

@@ -49,7 +49,7 @@ def strip_suffix(metric: str) -> str:
 
 
 def has_metric(metric: str, engine: str, release: str | None) -> bool | None:
-    """Return whether an engine's release has a metric, None if that is unknown."""
+    """Return whether an engine's release has a metric, or None if that is unknown."""
     if not metric.startswith(f"{engine}:"):
         return False
     table = _load()[engine]

@@ -30,8 +30,8 @@ class ServedModel:
 
     Attributes:
         model: A Hugging Face repository, or the path of the model's files.
-        revision: Revision of the repository, None for its main branch.
-        name: Served name that the user sets, None if not set.
+        revision: Revision of the repository, or None for its main branch.
+        name: Served name that the user sets, or None if not set.
         default_name: Served name if neither `name` nor the arguments set one; None for the
             engine's default.
         adapters: Repository or path of each LoRA adapter, by adapter name.
@@ -49,7 +49,7 @@ class ServedModel:
 def build_model_arguments(
     command: EngineCommand, engine: Engine, served_model: ServedModel
 ) -> tuple[list[Argument], str | None]:
-    """Return the arguments to add, and the positional model, None if there is none to add."""
+    """Return the arguments to add, and the positional model, or None if there is none to add."""
     arguments: list[Argument] = []
     positional = None
     if command.model is None:

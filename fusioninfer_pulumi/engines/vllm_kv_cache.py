@@ -250,7 +250,7 @@ class VllmKvCache(KvCache):
 def read_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
     """Return the value of `--kv-transfer-config` as an object.
 
-    Returns its text if it is not a JSON object, None if it is absent.
+    Returns its text if it is not a JSON object, or None if it is absent.
     """
     text = command.value(TRANSFER)
     if text is None:

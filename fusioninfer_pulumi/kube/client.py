@@ -130,7 +130,7 @@ class KubernetesApi:
         namespace: str | None = None,
         **selectors: str,
     ) -> list[Object] | None:
-        """Return all objects of a kind, None if the kind is not served or cannot be read.
+        """Return all objects of a kind, or None if the kind is not served or cannot be read.
 
         `selectors` are query parameters, such as `labelSelector`.
         """
@@ -308,7 +308,7 @@ class Answer:
 
     Attributes:
         code: HTTP status; 0 if the object was not sent, because its kind is not served.
-        reply: The server's message, empty if the server accepts the object.
+        reply: The server's message, or empty if the server accepts the object.
         causes: Field and message of each cause in the response.
         resource: Resource that the reply is about: the object's, or another such as `namespaces`.
     """
@@ -331,7 +331,7 @@ def send_dry_runs(
     next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
     seconds: float,
 ) -> list[list[Answer] | None]:
-    """Send dry runs of objects; return the answers to each object, None if they came too late.
+    """Send dry runs of objects; return the answers to each object, or None if they came too late.
 
     The API server stores nothing. Pods are sent as new objects. Other objects are sent as
     server-side applies by the manager that last applied them, so fields that the new object lacks

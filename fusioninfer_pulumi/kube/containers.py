@@ -50,7 +50,7 @@ def add_mounts(container: Fields, mounts: Sequence[Fields]) -> Manifest:
 
 
 def find_mount(container: Fields, path: str) -> Fields | None:
-    """Return the container's mount at a path, None if nothing is mounted there."""
+    """Return the container's mount at a path, or None if nothing is mounted there."""
     mounts: Iterable[Fields] = container.get("volumeMounts") or ()
     return next((item for item in mounts if str(item.get("mountPath")).rstrip("/") == path), None)
 

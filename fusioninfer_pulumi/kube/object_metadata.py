@@ -28,7 +28,7 @@ class ServiceMeta:
 
 
 def lookup(value: Any, *keys: str) -> Any:
-    """Return a nested value, None if a key on the path is missing."""
+    """Return a nested value, or None if a key on the path is missing."""
     for key in keys:
         if not isinstance(value, Mapping):
             return None

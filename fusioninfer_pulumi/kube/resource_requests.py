@@ -89,7 +89,7 @@ def has_one_rank_per_accelerator(template: Mapping[str, Any]) -> bool:
 
 
 def read_limit(container: Mapping[str, Any], resource: str) -> Any:
-    """Return a container's limit of a resource as in the manifest, None if it has none."""
+    """Return a container's limit of a resource as in the manifest, or None if it has none."""
     return ((container.get("resources") or {}).get("limits") or {}).get(resource)
 
 

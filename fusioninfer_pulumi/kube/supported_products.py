@@ -22,12 +22,12 @@ class Product:
         name: Its name in messages.
         group: The API group.
         install: URL of a manifest to apply, or a command, or what to install.
-        kind: The only kind that needs the product, empty for all kinds.
+        kind: The only kind that needs the product, or empty for all kinds.
         field: Key of a field that needs the product, at any depth; empty if every object of the
             group does.
-        min_release: First supported release, None if any that serves the API version works.
+        min_release: First supported release, or None if any that serves the API version works.
         broken: Later releases that do not work.
-        program: Name of the image whose tag is the release, empty if the CRDs' annotations have it.
+        program: Name of the image whose tag is the release; empty if the CRDs' annotations have it.
         namespace: Namespace in which the program usually runs.
     """
 
@@ -251,7 +251,7 @@ def walk(
 
 
 def parse_product_release(text: str) -> Release | None:
-    """Parse a product's release such as `v1.2.3-rc.1`, None for other texts such as `latest`."""
+    """Parse a product's release such as `v1.2.3-rc.1`, or None for other texts such as `latest`."""
     match = _RELEASE.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 

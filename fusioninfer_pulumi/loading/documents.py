@@ -39,7 +39,7 @@ class LoadedDocument(NamedTuple):
         manifest: The InferenceService manifest. None if the service is from a Pulumi program, or
             if the document is not a service.
         translate: Moves a finding about a converted service to its source document.
-        plan: The plan of the service, None before planning.
+        plan: The plan of the service, or None before planning.
     """
 
     origin: Origin
@@ -139,7 +139,7 @@ def load_documents(
 
 
 def _find_owner(raw: Any) -> Importer | None:
-    """Return the importer that converts a document's kind and API version, None if there is none.
+    """Return the importer that converts a document's kind and API version, or None.
 
     For an InferenceService the importers are not even loaded, because that takes time.
     """

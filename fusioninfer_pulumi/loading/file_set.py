@@ -28,9 +28,9 @@ class ParsedText(NamedTuple):
     """A text with manifests, and its documents.
 
     Attributes:
-        file: Path of the file for messages, empty for a text that is not a file.
+        file: Path of the file for messages, or empty for a text that is not a file.
         content: YAML or JSON with one or several documents.
-        folder: The folder that the user passed, None if the user passed the file itself.
+        folder: The folder that the user passed, or None if the user passed the file itself.
         manifests: Origin and content of each document that may be a manifest.
         notes: Findings about the text, its Lists and ignored documents, from `make_note`.
         documents: Content of all documents (of a List, its items); None if the text has errors.

@@ -34,7 +34,7 @@ class SourceDocument:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Its metadata, empty if it has none."""
+        """Its metadata, or empty if it has none."""
         metadata = self.raw.get("metadata")
         return metadata if isinstance(metadata, Mapping) else {}
 
@@ -77,7 +77,7 @@ class SourceField(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """Its value, None if it is not set."""
+        """Its value, or None if it is not set."""
         value: Any = self.document.raw
         for part in self.path:
             try:
@@ -88,7 +88,7 @@ class SourceField(NamedTuple):
 
 
 def _read_name(value: Any) -> Any:
-    """Return a name by which documents refer to each other, None if it cannot be one."""
+    """Return a name by which documents refer to each other, or None if it cannot be one."""
     return value if isinstance(value, str) or is_output(value) else None
 
 

@@ -135,7 +135,7 @@ def validate_mapping(mapping: Mapping[str, Any], name: str) -> Validated:
 
 
 def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
-    """Return the inventory, None if it is invalid, and findings.
+    """Return the inventory, or None if it is invalid, and findings.
 
     `raw` is a `NodePoolInventory`, only its `spec`, or only its list of pools.
     """

@@ -44,7 +44,7 @@ class RoleMemory(Protocol):
         """Return the estimate as JSON."""
 
     def describe_change(self, new: Any) -> str | None:
-        """Describe the change to a new estimate of the same role, None if nothing changes."""
+        """Describe the change to a new estimate of the same role, or None if nothing changes."""
 
 
 class RoleEngine(NamedTuple):
@@ -130,7 +130,7 @@ class ServicePlan:
 
     @property
     def picker(self) -> PickerPlan | None:
-        """The endpoint picker and its pool, None if there is none or it cannot be planned."""
+        """The endpoint picker and its pool, or None if there is none or it cannot be planned."""
         return self.routing.picker if self.routing is not None else None
 
     @property

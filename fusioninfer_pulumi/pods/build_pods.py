@@ -168,7 +168,7 @@ def _plan_pairing(
     roles: Sequence[tuple[int, RoleArgs, RolePods]],
     intent: EppIntent | None,
 ) -> Pairing | None:
-    """Return the settings that prefill and decode pods share, None if they have no sidecar."""
+    """Return the settings that prefill and decode pods share, or None if they have no sidecar."""
     if intent is None or not shape.is_disaggregated or not intent.pairs_pods:
         return None
     # A check reports an unknown image; the pods are then built for the default endpoint picker.

@@ -45,7 +45,7 @@ DISK = "ephemeral-storage"
 
 
 def read_offloading(role: RoleArgs) -> OffloadRequest | None:
-    """Return the offloading settings of a role, None if it has none."""
+    """Return the offloading settings of a role, or None if it has none."""
     args = role.kv_cache_offloading
     if args is None:
         return None
@@ -108,7 +108,7 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
 
 
 def get_shared_memory_limit(role: RoleArgs) -> str | None:
-    """Return the size of /dev/shm that a role sets, None if it sets none."""
+    """Return the size of /dev/shm that a role sets, or None if it sets none."""
     return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
 
 
@@ -225,7 +225,7 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
 
 
 def get_events_port(role: RoleArgs) -> int | None:
-    """Return the port on which a role's pods publish KV events, None if they connect elsewhere."""
+    """Return the port on which a role's pods publish KV events; None if they connect elsewhere."""
     if role.kv_events is None:
         return None
     host, _, port = role.kv_events.endpoint.rpartition(":")

@@ -46,7 +46,7 @@ _RANKS = "--data-parallel-size"
 
 
 def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
-    """Return the name of the sidecar in the user's template, None if there is none.
+    """Return the name of the sidecar in the user's template, or None if there is none.
 
     A container other than `serving` is the sidecar if it has a known name or image, or listens on
     the pool's `port`.

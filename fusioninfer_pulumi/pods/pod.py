@@ -50,7 +50,7 @@ class SidecarPlan(NamedTuple):
 
     Attributes:
         ports: The ports that it listens on; the first one is the pool's.
-        account: ServiceAccount that it uses, None if it uses none.
+        account: ServiceAccount that it uses, or None if it uses none.
         is_user_account: Whether the user's template names that account, so it is not created.
         family: The release family whose flags it has.
     """
@@ -72,8 +72,8 @@ class KvTransferPlan(NamedTuple):
         pool_port: Port that clients and the endpoint picker use.
         engine_port: Port that the engine listens on.
         moved_from: Ports in the user's template that are replaced by `engine_port`.
-        connector: The engine's KV connector, None if it is unknown.
-        user_sidecar: Name of the sidecar in the user's template, None if there is none.
+        connector: The engine's KV connector, or None if it is unknown.
+        user_sidecar: Name of the sidecar in the user's template, or None if there is none.
     """
 
     pool_port: int
@@ -253,8 +253,8 @@ class RolePods:
         engine_command: The engine's command line before a launcher changes it; None until
             `record_engine_command`.
         port: Port that the pods serve on; 0 until `record_engine_command`.
-        kv: The KV cache transfer, None if there is none.
-        offload: Settings of KV cache offloading, None if there is none.
+        kv: The KV cache transfer, or None if there is none.
+        offload: Settings of KV cache offloading, or None if there is none.
         revision: Hash of the finished templates. It does not depend on the service's metadata or
             replica counts. Outputs are hashed as placeholders.
         pair_revision: Hash of the settings that prefill and decode engines must share; see
@@ -314,8 +314,8 @@ class Context(NamedTuple):
         position: Index of the role in the service's `roles`.
         role: The role after presets, with the model's size in its `startup`.
         expanded_pods: The role's pods before the first pass.
-        launcher: Launcher of multi-node replicas, None for single pods.
-        pairing: Settings that prefill and decode pods share, None for other services and roles.
+        launcher: Launcher of multi-node replicas, or None for single pods.
+        pairing: Settings that prefill and decode pods share, or None for other services and roles.
         shape: Layout, gang and scheduler of the service.
     """
 
@@ -338,7 +338,7 @@ Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 
 def reject_unknown_engine(location: Location, command: EngineCommand, more: str = "") -> Finding:
-    """Return the error for the field at `location`, which needs a known engine; `more` ends the message."""
+    """Return the error that the field at `location` needs a known engine; `more` is appended."""
     message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
     return error(ENGINE_UNKNOWN, location, f"{message}; write the arguments yourself{more}")
 

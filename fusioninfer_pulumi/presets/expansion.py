@@ -217,7 +217,7 @@ class _RoleExpander:
         program = self.user_container.get("command") or list(self.preset.program)
         generated = {"name": self.engine.name, "image": self.image, "command": program}
         self.command = read_command({**self.user_container, **generated})
-        #: Tokens of the longest sequence, None if the user's arguments do not limit them.
+        #: Tokens of the longest sequence, or None if the user's arguments do not limit them.
         self.length_limit = integer(self.command.value(self.engine.length_flag))
 
     def expand_role(self) -> RoleArgs:

@@ -21,7 +21,7 @@ class GpuLayout(NamedTuple):
     """The GPUs of a pod, and how the model is split over them."""
 
     gpus: int  #: GPUs of each pod, 0 on CPUs
-    parallelism: ParallelismArgs | None = None  #: the sizes, None if the library sets none
+    parallelism: ParallelismArgs | None = None  #: the sizes, or None if the library sets none
     origin: str = ""  #: where GPUs and sizes come from
     reason: str = ""  #: why they were chosen
     limits_length: bool = False  #: whether vLLM chooses the longest sequence that fits
@@ -81,7 +81,7 @@ def compute_layout(
         model: The model.
         accelerator: GPU model.
         engine: Name of the engine.
-        length: Tokens of the longest sequence, None for the model's maximum.
+        length: Tokens of the longest sequence, or None for the model's maximum.
         wide_ep: Whether a replica that spans nodes consists of data parallel ranks that share
             experts, as KV connectors require, instead of pipeline stages.
     """
@@ -117,13 +117,13 @@ def compute_layout(
 
 
 def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
-    """Return the catalogue's layout of a model on a GPU model, None if the catalogue has none."""
+    """Return the catalogue's layout of a model on a GPU model, or None if it has none."""
     model = load_catalogue().get(name)
     return None if model is None else model.layouts.get(accelerator.upper())
 
 
 def get_weights_size(model: ModelArgs) -> Decimal | None:
-    """Return the bytes of a model's weights, None if unknown: `model.size` takes precedence."""
+    """Return the bytes of a model's weights, or None if unknown: `model.size` takes precedence."""
     if model.size is not None:
         return quantity.parse(model.size)
     # The catalogue takes precedence, so that installed packages do not change the result.
@@ -136,7 +136,7 @@ def get_weights_size(model: ModelArgs) -> Decimal | None:
 
 
 def suggest_model(model: ModelArgs) -> str | None:
-    """Return the known model that a misspelled name probably means, None for any other name."""
+    """Return the known model that a misspelled name probably means, or None for any other name."""
     name = hub_name(model.uri)
     if name is None or model.config is not None or find_catalogue_model(name) is not None:
         return None
@@ -150,7 +150,7 @@ def suggest_model(model: ModelArgs) -> str | None:
 
 
 def _get_capacity_method(name: str) -> Any:
-    """Return a method of the capacity package, None if no installed package has it."""
+    """Return a method of the capacity package, or None if no installed package has it."""
     # Imported here, because only roles that set no GPUs need it.
     from fusioninfer_pulumi.capacity_package import load_package  # noqa: PLC0415  # see above
 

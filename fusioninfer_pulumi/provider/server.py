@@ -66,13 +66,13 @@ class ServiceOutputs(TypedDict):
     """Names of the PodGroups: one, or one for each serving group; empty without a gang."""
 
     inferencePool: str
-    """Name of the InferencePool, empty without an endpoint picker."""
+    """Name of the InferencePool, or empty without an endpoint picker."""
 
     httpRoute: str
-    """Name of the HTTPRoute, empty without a route."""
+    """Name of the HTTPRoute, or empty without a route."""
 
     gateway: str
-    """Name of the Gateway that the service creates, empty if the route attaches to others."""
+    """Name of the Gateway that the service creates, or empty if the route attaches to others."""
 
 
 def read_package_schema() -> str:

@@ -119,7 +119,7 @@ class UpdateComparison:
     Attributes:
         before: LeaderWorkerSets with engines before the update.
         objects: All objects of the service after the update.
-        plan: The service after the update, None if unknown.
+        plan: The service after the update, or None if unknown.
         objects_before: All objects of the service before the update; empty in previews.
     """
 
@@ -258,7 +258,7 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
 def _find_advice(
     before: Sequence[EngineLws], after: Sequence[EngineLws], plan: ServicePlan
 ) -> str | None:
-    """Return how to avoid mixed pairs, empty if unknown; None if the update causes none."""
+    """Return how to avoid mixed pairs, or empty if unknown; None if the update causes none."""
     if plan.shape.groups is not None:
         return None if is_group_rollout(plan) else "rollout.level: Group avoids it"
     if not all(lws.pair_revision for lws in after):
@@ -417,7 +417,7 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
 
 
 def _exports_one(query: _Query, command: EngineCommand) -> bool | None:
-    """Return whether an engine exports a metric of the query, None if unknown."""
+    """Return whether an engine exports a metric of the query, or None if unknown."""
     release = read_pair_setting(command, "release")
     engine = "" if command.engine is None else command.engine.name
     answers = [has_metric(name, engine, release) for name in query]

@@ -31,11 +31,11 @@ class StackLws:
     """A LeaderWorkerSet in the stack's state.
 
     Attributes:
-        name: Its Kubernetes name, empty if not known yet.
-        layout: The layout according to its labels, None if this library did not create it.
-        spec: Fields of its spec, None if unknown.
+        name: Its Kubernetes name, or empty if not known yet.
+        layout: The layout according to its labels, or None if this library did not create it.
+        spec: Fields of its spec, or None if unknown.
         version: Its uid and generation; a replacement changes the uid, an update the generation.
-        role: Name of its role, empty if its labels have none.
+        role: Name of its role, or empty if its labels have none.
         pair_revision: Value of its pair revision label, or empty.
         engine: Its engine, only in previews and if it contains no secrets.
     """
@@ -54,7 +54,7 @@ class StackLws:
 
     @property
     def component(self) -> str:
-        """Logical name of its component, empty if unknown.
+        """Logical name of its component, or empty if unknown.
 
         With the logical name `prod-decode-0` and the Kubernetes name `chat-decode-0` (service
         `chat`), the component is `prod`.
@@ -71,7 +71,7 @@ class StackLws:
 
 
 def read_layout(lws_labels: Mapping[str, Any]) -> Layout | None:
-    """Return the layout of a LeaderWorkerSet, None if this library did not create it."""
+    """Return the layout of a LeaderWorkerSet, or None if this library did not create it."""
     if labels.ROLE_NAME not in lws_labels:
         return None
     return Layout.PER_REPLICA if labels.REPLICA_INDEX in lws_labels else Layout.PER_ROLE

@@ -68,15 +68,15 @@ class LwsState:
 
     Attributes:
         revision: Revision after the update.
-        version_before: Version in the stack's state, None if it is not in the state.
+        version_before: Version in the stack's state, or None if it is not in the state.
         revision_before: Revision in the stack's state.
         is_settled: Whether the update need not wait for it if nothing changes: its target revision
             was available, it is frozen, or nothing is known about it.
-        served_revision: Last revision that was available, None if none ever was.
+        served_revision: Last revision that was available, or None if none ever was.
         existed_before: Whether it existed before the update, so that a change stops a replica;
             False once Pulumi has recreated it.
-        version: Version that Pulumi returned, None until Pulumi answers.
-        snapshot: Its entry in the last list, None if it was missing.
+        version: Version that Pulumi returned, or None until Pulumi answers.
+        snapshot: Its entry in the last list, or None if it was missing.
         unavailable_since: Time of the first list in a row that showed it unavailable; None if
             available or missing.
         may_recover: Whether it is unavailable, but has served and may only have missed probes.

@@ -52,7 +52,7 @@ class LwsChange:
     """The change of a LeaderWorkerSet in an update.
 
     Attributes:
-        before: Size before the update, None if it is new.
+        before: Size before the update, or None if it is new.
         after: Size after the update.
         restarts: Whether its pods are replaced.
         is_recreated: Whether it is deleted and created again.

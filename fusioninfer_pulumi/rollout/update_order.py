@@ -46,7 +46,7 @@ class LwsStep(NamedTuple):
 
     Attributes:
         unit: What `limit` counts: the LeaderWorkerSet's name, or the index of its serving group.
-        limit: How many units of `limited_role` may be unavailable at a time, None for all.
+        limit: How many units of `limited_role` may be unavailable at a time, or None for all.
         limited_role: Its role; empty if the units of the whole service share one `limit`.
         stage: It changes after all steps of a lower stage with the same `stage_scope`. The stage is
             0 unless `roleOrder` is `Sequential` or prefill and decode change to another pair

@@ -49,7 +49,7 @@ class Endpoint(NamedTuple):
 
 
 def find_endpoint(routing: Routing) -> Endpoint | None:
-    """Return the endpoint of a service, None without a route or without a host.
+    """Return the endpoint of a service, or None without a route or without a host.
 
     Its host is the first of these that exists: the route's first host name that a known listener
     accepts, the route's first host name, a listener's host name, the address of the service's own

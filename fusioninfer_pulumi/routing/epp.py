@@ -77,7 +77,7 @@ class EppPlan(NamedTuple):
     Attributes:
         name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
         image: Its image; may be an Output.
-        settings: Inputs of the generated configuration, None for a user's configuration.
+        settings: Inputs of the generated configuration, or None for a user's configuration.
         config: Its EndpointPickerConfig as YAML.
         summary: Its strategy, in one sentence.
         env: Additional environment variables of its container.
@@ -129,7 +129,7 @@ class EppPlan(NamedTuple):
 
 
 def find_load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
-    """Return the names of the engines' load metrics, None if they are unknown or differ."""
+    """Return the names of the engines' load metrics, or None if they are unknown or differ."""
     engines = [role.pods.command.engine for role in roles]
     metrics = {engine.telemetry.load_metrics if engine else None for engine in engines}
     return metrics.pop() if len(metrics) == 1 else None

@@ -121,8 +121,8 @@ class Implementation(NamedTuple):
         accepts_timeouts: Whether it accepts an HTTPRoute with timeouts.
         several_pools: How it handles a rule with several pools.
         epp_protocol: `appProtocol` that it requires on the endpoint picker's Service.
-        build_extras: Builds the objects it needs in addition to the route, None for none.
-        build_peers: Builds the peers that match its proxies, None if it is unknown where they run.
+        build_extras: Builds the objects it needs in addition to the route, or None for none.
+        build_peers: Builds the peers that match its proxies; None if it is unknown where they run.
         may_be_envoy_gateway: Whether its proxies may export Envoy Gateway's metrics.
     """
 

@@ -34,9 +34,9 @@ class ParentPlan(NamedTuple):
 
     Attributes:
         location: Field that references it, for findings.
-        section: Name of the only listener to attach to, None for any.
-        port: Port of the listeners to attach to, None for any.
-        listeners: Its listeners, None if unknown.
+        section: Name of the only listener to attach to, or None for any.
+        port: Port of the listeners to attach to, or None for any.
+        listeners: Its listeners, or None if unknown.
     """
 
     location: Location
@@ -252,7 +252,7 @@ class GrantPlan(NamedTuple):
         location: Field with the reference, for findings.
         namespace: Namespace of the target; an Output only if it is the service's.
         from_namespace: Namespace of the referrer; an Output only if it is the service's.
-        to_group: API group of the target, empty for the core group.
+        to_group: API group of the target, or empty for the core group.
     """
 
     location: Location

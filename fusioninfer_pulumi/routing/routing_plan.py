@@ -79,11 +79,11 @@ class Routing(NamedTuple):
         intent: Tasks of the endpoint picker, and the picker chosen for them.
         served: The roles whose pods are in the pool or behind the Service.
         backend: Reference to the pool or, without an endpoint picker, to the Service and its port.
-        gateway: The Gateway created for the service, None if there is none.
+        gateway: The Gateway created for the service, or None if there is none.
         parents: Gateways that the route attaches to.
-        route: The HTTPRoute created for the service, None if there is none.
+        route: The HTTPRoute created for the service, or None if there is none.
         grants: ReferenceGrants that the route and the Gateway need.
-        network_policy: Peers that may connect to the pods, None if all may.
+        network_policy: Peers that may connect to the pods, or None if all may.
         picker: The endpoint picker; None if it is invalid or the route leads to the Service.
     """
 

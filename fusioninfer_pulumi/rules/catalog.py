@@ -44,7 +44,7 @@ class RuleEntry:
         severities: Severities of its findings, the usual one first.
         title: The problem.
         remedy: How to fix the problem.
-        source: Evidence for the rule, empty if its messages or the documentation contain it.
+        source: Evidence for the rule, or empty if its messages or the documentation contain it.
         example: An input that violates the rule, or a word if no manifest alone can.
     """
 
@@ -72,7 +72,7 @@ def all_rules() -> Mapping[str, RuleEntry]:
 
 
 def explain_unknown_rule(rule_id: str) -> str | None:
-    """Return the message about an unknown rule id, None if the rule exists."""
+    """Return the message about an unknown rule id, or None if the rule exists."""
     if rule_id in all_rules():
         return None
     closest = closest_name(rule_id, all_rules())

@@ -63,7 +63,7 @@ class KindSchema:
         return jsonschema_rs.Draft4Validator(self._text)
 
     def find(self, location: Location) -> Schema:
-        """Return the schema at a location in the object, empty if there is none."""
+        """Return the schema at a location in the object, or empty if there is none."""
         schema = self.tree
         for key in location:
             schema = self.get_child(schema, key)
@@ -118,7 +118,7 @@ def pod_template_rules() -> KindSchema:
 
 @functools.cache
 def kind_schema(api_version: str, kind: str) -> KindSchema | None:
-    """Return the schema of a kind, None if there is none."""
+    """Return the schema of a kind, or None if there is none."""
     file = FOLDER / "kubernetes" / f"{api_version.replace('/', '_')}_{kind}.json.gz"
     if not file.is_file():
         return None

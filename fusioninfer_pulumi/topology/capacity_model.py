@@ -84,7 +84,7 @@ class Capacity:
         exact: Whether exactly these replicas run. If False, ``running`` has an upper bound for each
             role: its replicas if the other roles ran only the gang's minimum. Together the roles
             may run fewer replicas, so ``Full`` may be too optimistic.
-        groups: Serving groups that run at least their minimum, None without groups or gangs.
+        groups: Serving groups that run at least their minimum, or None without groups or gangs.
     """
 
     gpus: int

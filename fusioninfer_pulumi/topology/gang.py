@@ -47,11 +47,13 @@ class GangPlan:
     pod_group: str
     min_member: int  #: pods of the minimum
     is_partial: bool  #: whether the gang may start without some replicas (`minRoleReplicas`)
-    tasks: Mapping[str, int] | None  #: pods of each task `{role}-{replica}`, None without tasks
-    sub_groups: tuple[RoleSubGroups, ...] | None  #: subgroups of each role, None without subgroups
+    tasks: Mapping[str, int] | None  #: pods of each task `{role}-{replica}`, or None without tasks
+    sub_groups: (
+        tuple[RoleSubGroups, ...] | None
+    )  #: subgroups of each role, or None without subgroups
     min_accelerators: int  #: accelerators of the minimum
     min_resources: Mapping[str, str] | None = None  #: resource requests of the minimum, or None
-    group: int | None = None  #: index of the serving group, None without serving groups
+    group: int | None = None  #: index of the serving group, or None without serving groups
     topology: NetworkTopologyArgs | None = None  #: limits on the distance between pods
     is_native: bool = False  #: whether it is a `scheduling.k8s.io` PodGroup, which only counts pods
 
@@ -145,7 +147,7 @@ def read_gang_reference(annotations: Any, pod_group: Any) -> str:
 
 
 def read_lws_gang_reference(manifest: Any) -> str:
-    """Return the `GangPlan.reference` of a LeaderWorkerSet's pods, empty for none."""
+    """Return the `GangPlan.reference` of a LeaderWorkerSet's pods, or empty for none."""
     template = lookup(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
     annotations = lookup(template, "metadata", "annotations")
     native = lookup(template, "spec", "schedulingGroup", "podGroupName")

@@ -118,7 +118,7 @@ def _build_lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
 
 
 def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
-    """Return the restart policy of a role's replicas, None for LeaderWorkerSet's default.
+    """Return the restart policy of a role's replicas, or None for LeaderWorkerSet's default.
 
     A worker may exit before the leader's ray head is up. If its exit recreated the replica, the
     replica would never start. So by default a multi-node replica is recreated only after it has

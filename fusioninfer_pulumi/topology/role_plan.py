@@ -39,7 +39,7 @@ class LwsPlan(NamedTuple):
     task: str  #: Volcano task of its pods: `{role}-{ordinal}`, or the role with layout PerRole
     replicas: tuple[ReplicaPlan, ...]  #: in the order of LeaderWorkerSet's group index
     ordinal: int | None  #: `index` of its only replica; None with layout PerRole
-    group: int | None = None  #: index of its serving group, None if the service has none
+    group: int | None = None  #: index of its serving group, or None if the service has none
 
     @property
     def is_per_role(self) -> bool:
@@ -58,7 +58,7 @@ class RoleRollout(NamedTuple):
 
     @property
     def parallel_limit(self) -> int | None:
-        """Replicas that may be updated at once, None for no limit."""
+        """Replicas that may be updated at once, or None for no limit."""
         return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
 
 

@@ -259,7 +259,7 @@ class ServiceBuilder:
         self._sources.add(document.origin)
 
     def get(self, target: Location) -> Any:
-        """Return the value of a field of our manifest, None if it is not set."""
+        """Return the value of a field of our manifest, or None if it is not set."""
         value: Any = self._manifest
         for part in target:
             try:

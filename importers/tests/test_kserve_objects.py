@@ -29,7 +29,7 @@ def render_objects(case: Manifest) -> list[Manifest]:
 
 
 def find_value(item: Manifest, path: str) -> Manifest:
-    """Return the mapping at a path of an object, empty if there is none."""
+    """Return the mapping at a path of an object, or empty if there is none."""
     result: Any = item
     for key in path.split(".") if path else ():
         result = result.get(key) or {}

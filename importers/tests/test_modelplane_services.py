@@ -43,7 +43,7 @@ def labeled(name: str, replicas: int = 1, **labels: str) -> Manifest:
 
 
 def routers(*documents: Manifest, lossy: bool = False) -> dict[str, Any]:
-    """Return the `httproute` of each service's router by service name, None without a router."""
+    """Return the `httproute` of each service's router by service name, or None without a router."""
     result = {}
     for manifest in convert(*documents, lossy=lossy):
         roles = [role for role in manifest["spec"]["roles"] if role["componentType"] == "router"]

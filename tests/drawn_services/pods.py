@@ -231,9 +231,9 @@ class Needs:
     """What the fields of a role ask of its pods.
 
     Attributes:
-        devices: Accelerators of the pod, None for none.
+        devices: Accelerators of the pod, or None for none.
         memory: Memory limit, None where the draw decides.
-        port: Port to declare, None for none.
+        port: Port to declare, or None for none.
         quiet: Whether probes and hooks are left out.
         sidecar: Whether the pod brings a sidecar for prefill and decode.
     """

@@ -29,13 +29,13 @@ class Setting:
 
     Attributes:
         engine: `vllm`, `sglang` or `other`.
-        model: The service's `model`, None without one.
+        model: The service's `model`, or None without one.
         paired: Whether a router pairs prefill with decode.
         groups: The service's `groups`.
         per_role: Whether one LeaderWorkerSet runs all replicas of a role.
         monitored: Whether the engines' metrics are read.
         traced: Whether the engines are told to trace.
-        port: Port of all engines, None for the engine's own.
+        port: Port of all engines, or None for the engine's own.
         connector: What hands the KV cache over, in the engine's words.
         alike: What prefill and decode have in common, None where no router pairs them.
     """

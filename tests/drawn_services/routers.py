@@ -66,7 +66,7 @@ schedulingProfiles:
 
 
 def chosen_strategy(draw: Draw, *, pair: bool) -> str | None:
-    """A strategy, `config` for a picker configuration of the user's own, None for the default."""
+    """A strategy, `config` for the user's own picker configuration, or None for the default."""
     if draw.chance(0.1):
         return "config"
     if pair:
@@ -117,7 +117,7 @@ def _without_picker(role: Manifest) -> Manifest:
 
 
 def _family(draw: Draw, *, grouped: bool, pairs: bool) -> str | None:
-    """The picker's family, None for the default image."""
+    """The picker's family, or None for the default image."""
     if pairs and grouped:
         return draw.one(*(None,) * 6, *("llm-d-0.10",) * 6, "llm-d-0.9")
     able = [name for name in PICKERS if not pairs or name.startswith("llm-d")]

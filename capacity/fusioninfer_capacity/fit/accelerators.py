@@ -83,7 +83,7 @@ _NAME_LABELS = (
 
 
 def find_by_labels(labels: Mapping[str, str]) -> Accelerator | None:
-    """Return the accelerator of nodes with these labels, None if unknown.
+    """Return the accelerator of nodes with these labels, or None if unknown.
 
     Products of shared or partitioned devices (`-SHARED`, `-MIG-1g.10gb`) have no accelerator.
     """

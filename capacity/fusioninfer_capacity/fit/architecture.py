@@ -54,7 +54,7 @@ class Cache:
     Attributes:
         heads: Key-value heads; 1 for a latent, which every rank keeps whole.
         width: Elements of a token in one head, keys and values together.
-        window: Tokens of a sliding window, None if all tokens are kept.
+        window: Tokens of a sliding window, or None if all tokens are kept.
         latent: Whether the layer has multi-head latent attention.
         indexer: Further bytes per token, for the indexer of sparse attention; 0 without one.
         scaled_bytes: Bytes per token of an 8-bit cache with scales; None if it has no scales.
@@ -139,7 +139,7 @@ class Architecture(ModelShape):
         limit: Maximum length that engines accept by default; None if the config has none.
         heads: Attention heads, and key-value heads; 0 if the config has none.
         bits: Bits of a parameter that is not quantized.
-        quantization: Format of the quantized parameters, None without one.
+        quantization: Format of the quantized parameters, or None without one.
         doubt: Why the memory of its family is uncertain; None if it is not.
         experts: Routed experts of a layer, 0 without them.
     """
@@ -180,7 +180,7 @@ def load_models() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def find_architecture(name: str) -> Architecture | None:
-    """Return the architecture of a model in the table, None if it is not there."""
+    """Return the architecture of a model in the table, or None if it is not there."""
     entry = load_models().get(name)
     return read_config(entry["config"]) if entry is not None else None
 

@@ -33,7 +33,7 @@ class _Group:
     Attributes:
         pages: Number of pages in a block, by their size in bytes.
         block: Tokens in a page.
-        window: Tokens of the window, None if all tokens are kept.
+        window: Tokens of the window, or None if all tokens are kept.
         count: Number of equal groups.
     """
 

@@ -83,7 +83,7 @@ class Memory:
     Attributes:
         usable: Bytes available to weights, overhead and KV cache together.
         overhead: Bytes for activations and the engine itself, a part of `usable`.
-        length: Tokens of the longest sequence, None for the model's own.
+        length: Tokens of the longest sequence, or None for the model's own.
         cache_bits: Bits of an element of the KV cache; None for the type of the weights.
         bits: Bits of an unquantized parameter if the arguments set it, else None.
         block: Tokens in a block of the KV cache.

@@ -76,7 +76,7 @@ def check_shapes(
 def find_problems(
     command: EngineCommand, model: Architecture, variables: Mapping[str, Any] | None
 ) -> Iterator[Problem]:
-    """Yield values that the engine rejects; `variables` is its environment, None if unknown."""
+    """Yield values that the engine rejects; `variables` is its environment, or None if unknown."""
     engine = command.engine
     if engine is None or engine.name not in SIZED_ENGINES or not command.is_readable:
         return

@@ -24,7 +24,7 @@ class SizingRequest:
 
     Attributes:
         name: Name of the model, for the engine's arguments.
-        length: Tokens of the longest sequence, None for the model's own.
+        length: Tokens of the longest sequence, or None for the model's own.
         max_nodes: Maximum nodes of a replica.
         arguments: The engine's arguments in addition to its sizes.
     """

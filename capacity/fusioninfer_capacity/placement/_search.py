@@ -46,10 +46,10 @@ class Option:
     """A possible placement of one service.
 
     Attributes:
-        assignment: Pools of its roles, None if it is not placed.
+        assignment: Pools of its roles, or None if it is not placed.
         minimum: Whether only its minimum of replicas is placed.
         tiers: Points 1 to 4 of the objective, for this service.
-        terms: Point 5, None if the service is not placed.
+        terms: Point 5, or None if the service is not placed.
         usage: Usage of all pools, this service included.
     """
 

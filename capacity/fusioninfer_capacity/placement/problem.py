@@ -60,7 +60,7 @@ class RoleRequest:
         resources: Names of the accelerator resources of its pods.
         claims: Devices that each of its pods claims.
         selects_pool: Whether the user's pod templates select a pool.
-        previous: Its previous pool, None for a new role.
+        previous: Its previous pool, or None for a new role.
     """
 
     plan: RolePlan

@@ -52,7 +52,7 @@ class PlacedRole:
         wanted: All replicas of the role.
         accelerators: Accelerators of all replicas of the role.
         device_classes: DeviceClasses of its claims, none if it requests a resource.
-        previous: Its previous pool, None for a new role.
+        previous: Its previous pool, or None for a new role.
     """
 
     name: str
@@ -119,7 +119,7 @@ class ServicePlacement:
         terms: Numbers by which combinations were compared, the most important first.
         rejected: The rejected combinations of pools, in the order of the inventory.
         impossible: By role and pool, why the role cannot run there even if the pool is empty.
-        nearest: The closest combination, None if it is placed or no combination is allowed.
+        nearest: The closest combination, or None if it is placed or no combination is allowed.
     """
 
     service: str
@@ -240,7 +240,7 @@ class PreviousPool:
     """Where a role was placed before.
 
     Attributes:
-        accelerators: Accelerators of all its replicas at that time, None if unknown.
+        accelerators: Accelerators of all its replicas at that time, or None if unknown.
     """
 
     name: str

@@ -40,7 +40,7 @@ def check_role_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def find_served_port(command: EngineCommand) -> int | None:
-    """Return the port that an engine listens on, None if its command line does not show it."""
+    """Return the port that an engine listens on, or None if its command line does not show it."""
     if command.engine is None or command.port is not None:
         return command.port
     if not command.is_readable or command.has(PORT_FLAG, CONFIG_FLAG):
@@ -194,7 +194,7 @@ def _check_liveness_probe(location: Location, container: Mapping[str, Any]) -> I
 
 
 def _compute_probe_seconds(probe: Mapping[str, Any]) -> int | None:
-    """Return after how many seconds a probe restarts a container, None if a field is unknown."""
+    """Return after how many seconds a probe restarts a container, or None if a field is unknown."""
     delay = probe.get("initialDelaySeconds") or 0
     period = probe.get("periodSeconds") or 10
     failures = probe.get("failureThreshold") or 3

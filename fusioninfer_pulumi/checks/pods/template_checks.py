@@ -51,7 +51,7 @@ def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _list_names(spec: Mapping[str, Any], key: str) -> set[str] | None:
-    """Return the names of a list's items, None if any is an Output."""
+    """Return the names of a list's items, or None if any is an Output."""
     value = spec.get(key)
     if is_output(value) or any(
         is_output(item) or is_output(known_mapping(item).get("name")) for item in known_list(value)

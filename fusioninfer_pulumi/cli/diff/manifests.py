@@ -62,7 +62,7 @@ def is_equal(old: Any, new: Any) -> bool:
 
 
 def get_text(value: Any, *keys: str) -> str:
-    """Return a nested value as text, empty if it is missing."""
+    """Return a nested value as text, or empty if it is missing."""
     item = lookup(value, *keys)
     return "" if item is None else str(item)
 

@@ -92,7 +92,7 @@ def index_steps(plans: Iterable[ServicePlan]) -> Steps:
 
 
 def find_step(key: Identity, steps: Steps) -> LwsStep | None:
-    """Return the step of a LeaderWorkerSet, None if no plan has it."""
+    """Return the step of a LeaderWorkerSet, or None if no plan has it."""
     return steps.get((key.namespace, key.name)) or steps.get(("", key.name))
 
 

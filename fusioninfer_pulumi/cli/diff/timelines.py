@@ -48,7 +48,7 @@ class ServiceTimeline:
 
     Attributes:
         timeline: None if the update cannot be simulated.
-        obstacle: Why the update cannot be simulated, empty if it can.
+        obstacle: Why the update cannot be simulated, or empty if it can.
         mixed: Effects on clients while pods of two revisions run.
     """
 
@@ -64,7 +64,7 @@ class ServiceTimeline:
 
     @property
     def cells(self) -> list[tuple[str, ...]]:
-        """The rows as text, empty if there is no timeline."""
+        """The rows as text, or empty if there is no timeline."""
         rows = () if self.timeline is None else self.timeline.rows
         names = {0: "before", len(rows) - 1: "after"}
         return [

@@ -30,7 +30,7 @@ class Recording(NamedTuple):
             keys are in alphabetical order, because the SDK passes properties as a protobuf map,
             which has no order. Secrets are marked (`mark_secret`), so that they can be compared.
         services: The InferenceService components in the order of their construction: plan, line
-            and file (relative to the project if it is inside, empty if unknown).
+            and file (relative to the project if it is inside, or empty if unknown).
         encrypted: The stack's config values with ciphertexts, by key.
     """
 

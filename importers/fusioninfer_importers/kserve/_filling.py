@@ -69,7 +69,7 @@ class _TemplateFiller:
         }
 
     def fill(self, node: Node, path: Location) -> Node | None:
-        """Return a tree with its templates evaluated, None if nothing of it remains."""
+        """Return a tree with its templates evaluated, or None if nothing of it remains."""
         content = node.content
         if isinstance(content, dict):
             nodes = {key: self.fill(item, (*path, key)) for key, item in content.items()}

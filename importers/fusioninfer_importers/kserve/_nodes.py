@@ -54,7 +54,7 @@ class Node:
         return self.content
 
     def get(self, *keys: str | int) -> Node | None:
-        """Return the nested node, None if it is not set."""
+        """Return the nested node, or None if it is not set."""
         node = self
         for key in keys:
             content = node.content
@@ -73,12 +73,12 @@ class Node:
         return list(self.content) if isinstance(self.content, list) else []
 
     def list_at(self, *keys: str) -> list[Node]:
-        """Return the nodes of a nested list, empty if it is not set."""
+        """Return the nodes of a nested list, or empty if it is not set."""
         node = self.get(*keys)
         return [] if node is None else node.items
 
     def text(self, key: str) -> str | None:
-        """Return a nested string, None for anything else."""
+        """Return a nested string, or None for anything else."""
         text = self.get(key)
         return text.content if text is not None and isinstance(text.content, str) else None
 

@@ -322,7 +322,7 @@ def _get_name(container: Any) -> Any:
 
 
 def _list_variable_names(container: dict[str, Any]) -> list[Any] | None:
-    """Return the names of a container's variables, None if its env is malformed."""
+    """Return the names of a container's variables, or None if its env is malformed."""
     env = container.get("env") or []
     if not isinstance(env, list) or not all(isinstance(variable, dict) for variable in env):
         return None

@@ -38,7 +38,7 @@ _BEHAVIOR_PATH = ("advanced", "horizontalPodAutoscalerConfig", "behavior")
 
 
 def find_stop_annotation(document: SourceDocument) -> SourceField | None:
-    """Return the annotation that stops a service, None if the service runs."""
+    """Return the annotation that stops a service, or None if the service runs."""
     value = (document.metadata.get("annotations") or {}).get(STOP)
     is_stopped = isinstance(value, str) and value.lower() == "true"
     return document.at("metadata", "annotations", STOP) if is_stopped else None
@@ -134,7 +134,7 @@ def _convert_wva(
 
 
 def _build_trigger(builder: ServiceBuilder, name: str, field: SourceField) -> dict[str, Any] | None:
-    """Return KEDA's trigger for WVA's decision, None without the address of Prometheus."""
+    """Return KEDA's trigger for WVA's decision, or None without the address of Prometheus."""
     documents = filter_kind(builder.report.documents, "ConfigMap")
     texts = [document.at("data", WVA_SETTINGS) for document in documents if is_settings(document)]
     settings: Any = {}

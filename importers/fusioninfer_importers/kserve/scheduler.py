@@ -177,7 +177,7 @@ def read_plugins(scheduler: Node) -> list[dict[str, Any]]:
 
 
 def _parse_config(value: Any) -> dict[str, Any]:
-    """Return a configuration, empty if it is invalid, which other checks report."""
+    """Return a configuration, or empty if it is invalid, which other checks report."""
     try:
         config = yaml.safe_load(value) if isinstance(value, str) else value
     except yaml.YAMLError:
@@ -225,7 +225,7 @@ def _migrate_config(
 ) -> None:
     """Migrate the configuration for a current picker, as KServe's controller does.
 
-    `producer` has the parameters of `token-producer`, None without a tokenizer.
+    `producer` has the parameters of `token-producer`, or None without a tokenizer.
     """
     target_config = (*target, "endpointPickerConfig")
     config = _parse_config(builder.get(target_config))

@@ -133,7 +133,7 @@ def _find_engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
 
 
 def _choose_model_name(builder: ServiceBuilder) -> str | None:
-    """Return the model's path as its name, None if the engines set names or have several paths."""
+    """Return the model's path as its name; None if the engines set names or have several paths."""
     commands = [read_command(container) for container in _find_engines(builder)]
     if any(command.has("--served-model-name") for command in commands):
         return None

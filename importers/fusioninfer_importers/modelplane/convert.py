@@ -57,7 +57,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
 def _convert_deployment(
     report: ConversionReport, document: SourceDocument, caches: Caches
 ) -> Deployment | None:
-    """Convert a ModelDeployment, None if it is invalid.
+    """Convert a ModelDeployment, or None if it is invalid.
 
     Its three forms (proposed, 0.1, released) have one API version, so the fields tell them apart.
     """
