@@ -15,7 +15,7 @@ from fusioninfer_pulumi.checks.live_cluster import FALLBACK_NAMESPACE, ClusterFi
 from fusioninfer_pulumi.checks.object_checks import find_user_field, render_distinct
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, info, warning
 from fusioninfer_pulumi.kube import pulumi_outputs
-from fusioninfer_pulumi.kube.client import Answer, send_dry_runs
+from fusioninfer_pulumi.kube.client import Response, send_dry_runs
 from fusioninfer_pulumi.kube.supported_products import find_products
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import CRD_NOT_INSTALLED
@@ -101,7 +101,7 @@ def check_dry_runs(cluster: LiveCluster) -> ClusterFindings:
         yield None, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
 
 
-def build_next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
+def build_next_request(manifest: Mapping[str, Any], answer: Response) -> Mapping[str, Any] | None:
     """Return the object to retry: in `default`, or without a missing reference; None to stop."""
     metadata = manifest["metadata"]
     if _is_namespace_missing(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
@@ -113,7 +113,7 @@ def build_next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[s
 
 
 def _convert_answer(
-    plan: ServicePlan, dry_run: DryRunObject, answer: Answer
+    plan: ServicePlan, dry_run: DryRunObject, answer: Response
 ) -> Iterator[tuple[str, ServicePlan | None, Finding]]:
     """Yield the findings of one answer, each with its cause and its service."""
     if answer.is_accepted or answer.code == 0:
@@ -134,7 +134,7 @@ def _convert_answer(
 
 
 def _convert_rejection(
-    plan: ServicePlan, dry_run: DryRunObject, answer: Answer
+    plan: ServicePlan, dry_run: DryRunObject, answer: Response
 ) -> Iterator[tuple[str, Finding]]:
     stand_ins = list(pulumi_outputs.output_paths(dry_run.manifest))
     api = dry_run.manifest["apiVersion"]
@@ -183,11 +183,11 @@ _UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
 _FIELD = re.compile(r'(?<![\w/"])"?\.?((?:spec|metadata)[.\[][^\s:,]*)')
 
 
-def _is_namespace_missing(answer: Answer) -> bool:
+def _is_namespace_missing(answer: Response) -> bool:
     return answer.code == 404 and answer.resource == "namespaces"
 
 
-def _find_reference(answer: Answer) -> str:
+def _find_reference(answer: Response) -> str:
     """Return the field of a pod that names a missing object, or empty for any other answer."""
     if answer.code == 403:
         for field, (pattern, _) in POD_REFERENCES.items():
@@ -196,7 +196,7 @@ def _find_reference(answer: Answer) -> str:
     return ""
 
 
-def _is_unrelated_failure(answer: Answer) -> bool:
+def _is_unrelated_failure(answer: Response) -> bool:
     """Return whether the request failed for a reason other than the object's content."""
     if _APPLY_ERROR in answer.reply:
         return False  # about the object, although the status is 500
@@ -204,7 +204,7 @@ def _is_unrelated_failure(answer: Answer) -> bool:
     return failed or _NOT_CHECKED.search(answer.reply) is not None
 
 
-def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
+def _list_causes(answer: Response) -> Sequence[tuple[str, str]]:
     """Return field and reason of each cause; an answer without causes is parsed into one."""
     if answer.causes:
         return answer.causes

@@ -49,7 +49,7 @@ from fusioninfer_pulumi.loading.validate import validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import UpdateComparison, describe_mixed_revisions
-from fusioninfer_pulumi.rollout.state_machine import Version
+from fusioninfer_pulumi.rollout.state_machine import ObjectVersion
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import build_service_reference
 from fusioninfer_pulumi.rules.catalog import check_ignored_rules
@@ -216,7 +216,7 @@ class InferenceService(pulumi.ComponentResource):
         return combine([gateways, observed_objects], list).apply(format_gateway_url)
 
     def _compute_status(
-        self, observed_objects: pulumi.Output[LiveObjects], versions: Mapping[str, Version]
+        self, observed_objects: pulumi.Output[LiveObjects], versions: Mapping[str, ObjectVersion]
     ) -> pulumi.Output[ServiceStatus]:
         """Return the status; unknown in previews that change a LeaderWorkerSet of `versions`."""
         plan = self.plan

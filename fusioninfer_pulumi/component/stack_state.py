@@ -23,7 +23,7 @@ from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import read_engines
 from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackSpec, read_layout
-from fusioninfer_pulumi.rollout.state_machine import Version
+from fusioninfer_pulumi.rollout.state_machine import ObjectVersion
 from fusioninfer_pulumi.routing.http_route import compute_pool_shares
 from fusioninfer_pulumi.topology.gang import read_gang_reference
 
@@ -199,7 +199,7 @@ def _build_stack_spec(resource: Any) -> StackSpec | None:
     )
 
 
-def read_version(metadata: Mapping[str, Any]) -> Version:
+def read_version(metadata: Mapping[str, Any]) -> ObjectVersion:
     """Return UID and generation from an object's metadata."""
     return str(metadata.get("uid") or ""), int(metadata.get("generation") or 0)
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.engines.engine_images import Version, format_version
+from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_version
 from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Rule, error, show
 from fusioninfer_pulumi.generated import FOLDER
@@ -110,7 +110,7 @@ class EppFamily:
 
     name: str
     repository: str
-    versions: tuple[Version, Version]
+    versions: tuple[ReleaseNumber, ReleaseNumber]
     sidecar_repository: str | None = None
     api_versions: tuple[str, ...] = (X_K8S_API,)
     integer_weights: bool = False
@@ -279,7 +279,7 @@ def find_closest_image(family: EppFamily, is_suitable: Callable[[EppFamily], boo
 
 def explain_unknown_image(image: str) -> str:
     """Return why `find_family` does not recognize an endpoint picker's image, and the fix."""
-    versions: dict[str, list[Version]] = {}
+    versions: dict[str, list[ReleaseNumber]] = {}
     for row in FAMILIES.values():
         versions.setdefault(row.repository, []).extend(row.versions)
     supported = " and ".join(
@@ -292,7 +292,7 @@ def explain_unknown_image(image: str) -> str:
     )
 
 
-def split_image(image: str) -> tuple[str, Version]:
+def split_image(image: str) -> tuple[str, ReleaseNumber]:
     """Split an image into the last part of its repository and the version in its tag.
 
     `registry.example/mirror/epp:v1.5.0@sha256:...` -> `("epp", (1, 5, 0))`. The version is empty if

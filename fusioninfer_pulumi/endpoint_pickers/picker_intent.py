@@ -86,7 +86,7 @@ def choose_epp_intent(
 def _choose_image(
     location: Location, args: EndpointPickerArgs, default_image: str, registry: str | None
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
-    """Return an endpoint picker's image, family (None if unknown), and findings below `location`."""
+    """Return a picker's image and family (None if unknown), and findings below `location`."""
     image = args.image
     if args.family is not None:
         family = FAMILIES.get(args.family)

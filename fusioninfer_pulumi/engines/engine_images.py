@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-Version = tuple[int, ...]
+ReleaseNumber = tuple[int, ...]
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?![0-9])")
 
@@ -41,7 +41,7 @@ class Image(NamedTuple):
     engine: str | None = None
     is_stock: bool = False
     tag: str | None = None
-    version: Version | None = None
+    version: ReleaseNumber | None = None
     release: str | None = None
 
     @property
@@ -77,6 +77,6 @@ def read_image(reference: Any) -> Image:
     )
 
 
-def format_version(version: Version) -> str:
+def format_version(version: ReleaseNumber) -> str:
     """Return a version in the form of image tags: `v0.11.0`."""
     return "v" + ".".join(str(part) for part in version)

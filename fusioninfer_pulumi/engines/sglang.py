@@ -29,16 +29,16 @@ from fusioninfer_pulumi.engines.engine import (
     Transfer,
     build_rank_argument,
 )
-from fusioninfer_pulumi.engines.engine_images import Version
+from fusioninfer_pulumi.engines.engine_images import ReleaseNumber
 from fusioninfer_pulumi.engines.metric_names import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, UNSUPPORTED_BY_ENGINE
 
 #: First release whose decoder rejects a prefiller with another type of KV cache ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
-COMPARES_CACHE_DTYPE: Version = (0, 5, 10)
+COMPARES_CACHE_DTYPE: ReleaseNumber = (0, 5, 10)
 #: First release whose decoder rejects a prefiller with another page size (0.5.8, not 0.5.7).
-COMPARES_PAGE_SIZE: Version = (0, 5, 8)
+COMPARES_PAGE_SIZE: ReleaseNumber = (0, 5, 8)
 
 #: Port for `--dist-init-addr`, as in SGLang's multi-node guide.
 _INIT_PORT = 20000

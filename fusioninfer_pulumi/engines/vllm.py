@@ -27,7 +27,7 @@ from fusioninfer_pulumi.engines.engine import (
     Word,
     build_rank_argument,
 )
-from fusioninfer_pulumi.engines.engine_images import Version, format_version
+from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_version
 from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, NODES_FLAGS
 from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS
 from fusioninfer_pulumi.engines.vllm_kv_cache import VllmKvCache
@@ -38,8 +38,8 @@ RANKS_ON_LEADER_ALONE = Rule("ranks-on-leader-alone")
 
 #: First release without ray. Wheels up to 0.17.1 require `ray[cgraph]` and later ones do not, and
 #: `docker/Dockerfile` of 0.18.0 and 0.33.0 does not install ray.
-WITHOUT_RAY: Version = (0, 18, 0)
-LAST_WITH_RAY: Version = (0, 17, 1)
+WITHOUT_RAY: ReleaseNumber = (0, 18, 0)
+LAST_WITH_RAY: ReleaseNumber = (0, 17, 1)
 #: Moving tags of vllm/vllm-openai; all of them are newer than 0.18.0.
 _MOVING_TAGS = ("latest", "nightly")
 

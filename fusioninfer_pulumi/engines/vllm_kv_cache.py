@@ -20,7 +20,7 @@ from fusioninfer_pulumi.engines.engine import (
     PairState,
     Transfer,
 )
-from fusioninfer_pulumi.engines.engine_images import Version, format_version
+from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_version
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
@@ -37,53 +37,53 @@ _OFFLOADING = "OffloadingConnector"
 #: First release whose OffloadingConnector accepts bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 need
 #: a number of blocks, whose size depends on the model (`vllm/v1/kv_offload` of 0.11.0 to 0.14.0,
 #: 0.18.0, 0.21.0 to 0.25.0 and 0.33.0).
-CPU_OFFLOADING: Version = (0, 14, 0)
+CPU_OFFLOADING: ReleaseNumber = (0, 14, 0)
 #: First release with secondary tiers (`TieringOffloadingSpec`; vllm#40020).
-SECONDARY_OFFLOADING: Version = (0, 22, 0)
+SECONDARY_OFFLOADING: ReleaseNumber = (0, 22, 0)
 #: First release known to test NixlConnector and OffloadingConnector in one MultiConnector
 #: (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
-OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
+OFFLOADING_WITH_NIXL: ReleaseNumber = (0, 21, 0)
 
 #: Setting of NixlConnector. If false, decode accepts a prefill engine with another handshake hash.
 _STRICT_HASH = "enforce_handshake_compat"
 #: First release in which the decoder's block size need not be a multiple of the prefiller's
 #: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
-NIXL_ANY_BLOCKS: Version = (0, 33, 0)
+NIXL_ANY_BLOCKS: ReleaseNumber = (0, 33, 0)
 #: First release that deprecates the role `kv_both` for NIXL, in favour of `kv_producer` for prefill
 #: and `kv_consumer` for decode (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.14.0 and
 #: 0.20.0 to 0.22.0).
-NIXL_ROLES: Version = (0, 23, 0)
+NIXL_ROLES: ReleaseNumber = (0, 23, 0)
 
 #: Settings that the NIXL handshake compares, by the first release that compares them; later
 #: releases compare them too (`nixl_connector.py`, `compute_nixl_compatibility_hash` in 0.11.0 to
 #: 0.14.0 and 0.16.0 to 0.33.0). Releases from 0.13.0 on send a hash of the settings, in a message
 #: that older releases cannot read. The hash contains the release, so prefill and decode must run
 #: the same release.
-_HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
+_HANDSHAKES: tuple[tuple[ReleaseNumber, tuple[str, ...]], ...] = (
     ((0, 11, 0), ("dtype", "cache dtype")),
     ((0, 13, 0), ("release", "model", "attention backend")),
     ((0, 18, 0), ("hybrid cache",)),
     ((0, 28, 0), ("speculation",)),
 )
 #: First release that reports failed handshakes to the scheduler.
-_REPORTS_FAILURES: Version = (0, 11, 2)
+_REPORTS_FAILURES: ReleaseNumber = (0, 11, 2)
 #: First release whose decode engine keeps running after a failed handshake. From 0.11.2 on, older
 #: releases exit with a KeyError in `NixlConnectorWorker.get_finished`, with any
 #: `kv_load_failure_policy` (vllm#40364).
-_SURVIVES_FAILURES: Version = (0, 22, 0)
+_SURVIVES_FAILURES: ReleaseNumber = (0, 22, 0)
 #: First release whose prefill engines answer with `remote_request_id`. Decode engines of this and
 #: later releases get no KV cache from older prefill engines, and wait (`update_state_after_alloc`).
 #: If the client disconnects, the decode engine exits with a KeyError (measured: prefill 0.12.0,
 #: decode 0.32.0).
-_REQUEST_IDS: Version = (0, 13, 0)
+_REQUEST_IDS: ReleaseNumber = (0, 13, 0)
 #: First release whose handshake message has a pipeline rank (three parts in 0.26.0, two in 0.25.0).
 #: A message with the wrong number of parts ends a prefill engine's thread
 #: `nixl_handshake_listener`, and the engine answers no handshake until it restarts. Decode engines
 #: of this and later releases then wait (measured with 0.12.0, 0.17.0, 0.28.0 and 0.32.0 in
 #: `e2e/serve/test_engine_pairs.py`).
-_PIPELINE_RANKS: Version = (0, 26, 0)
+_PIPELINE_RANKS: ReleaseNumber = (0, 26, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
-_FAILS_BY_DEFAULT: Version = (0, 17, 0)
+_FAILS_BY_DEFAULT: ReleaseNumber = (0, 17, 0)
 _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
 _HANGS = "these requests get no answer, and decode may exit when their clients disconnect"
 
@@ -196,7 +196,9 @@ class VllmKvCache(KvCache):
             return ""
         return f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
-    def _spans_change(self, change: Version, *, old: EngineCommand, new: EngineCommand) -> bool:
+    def _spans_change(
+        self, change: ReleaseNumber, *, old: EngineCommand, new: EngineCommand
+    ) -> bool:
         """Return whether only `new` has a change of the handshake, and releases must match."""
         old_version, new_version = _read_version(old), _read_version(new)
         if old_version is None or new_version is None or not old_version < change <= new_version:
@@ -275,7 +277,7 @@ def _accepts_other_hashes(config: dict[str, Any] | str | None) -> bool:
     return lookup(config, "kv_connector_extra_config", _STRICT_HASH) is False
 
 
-def _list_handshake_keys(version: Version) -> list[str]:
+def _list_handshake_keys(version: ReleaseNumber) -> list[str]:
     """Return the settings that the NIXL handshake of a release compares."""
     return [key for since, keys in _HANDSHAKES if version >= since for key in keys]
 
@@ -318,7 +320,7 @@ def _build_connector_settings(
     return settings
 
 
-def _read_version(command: EngineCommand) -> Version | None:
+def _read_version(command: EngineCommand) -> ReleaseNumber | None:
     """Return the version in the image's tag, also for CPUs and AMD GPUs."""
     image = command.image
     if image.version is None and image.release is not None:
@@ -340,7 +342,9 @@ def _build_offloading_settings(request: OffloadRequest) -> dict[str, Any]:
     return _build_connector_settings(_OFFLOADING, "kv_both", extra)
 
 
-def _check_connector_and_offloading(connector: str, version: Version | None) -> Iterator[Finding]:
+def _check_connector_and_offloading(
+    connector: str, version: ReleaseNumber | None
+) -> Iterator[Finding]:
     if connector != NIXL:
         yield error(
             CONNECTOR_WITH_OFFLOADING,

@@ -303,7 +303,7 @@ _DRY_RUN_QUERY = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """The API server's answer to a dry run.
 
     Attributes:
@@ -328,9 +328,9 @@ class Answer:
 def send_dry_runs(
     api: KubernetesApi,
     manifests: Sequence[Mapping[str, Any]],
-    next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
+    next_request: Callable[[Mapping[str, Any], Response], Mapping[str, Any] | None],
     seconds: float,
-) -> list[list[Answer] | None]:
+) -> list[list[Response] | None]:
     """Send dry runs of objects; return the answers to each object, or None if they came too late.
 
     The API server stores nothing. Pods are sent as new objects. Other objects are sent as
@@ -356,15 +356,15 @@ def send_dry_runs(
 def _dry_run(
     api: KubernetesApi,
     manifest: Mapping[str, Any] | None,
-    next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
-) -> list[Answer]:
-    answers: list[Answer] = []
+    next_request: Callable[[Mapping[str, Any], Response], Mapping[str, Any] | None],
+) -> list[Response]:
+    answers: list[Response] = []
     while manifest is not None:
         namespace = manifest["metadata"].get("namespace")
         namespace = None if namespace is None else str(namespace)
         path = api.path(manifest["apiVersion"], manifest["kind"], namespace)
         if path is None:
-            return [Answer(0)]
+            return [Response(0)]
         if manifest["kind"] == "Pod":
             code, content = api.request("POST", path, _DRY_RUN_QUERY, manifest)
         else:
@@ -390,13 +390,13 @@ def _last_manager(live: Mapping[str, Any]) -> str:
     return last_manager
 
 
-def _parse_answer(code: int, content: Mapping[str, Any]) -> Answer:
+def _parse_answer(code: int, content: Mapping[str, Any]) -> Response:
     if 200 <= code < 300:
-        return Answer(code)
+        return Response(code)
     details = content.get("details") or {}
     causes = tuple(
         (str(cause.get("field") or ""), _join_lines(str(cause.get("message") or "")))
         for cause in details.get("causes") or ()
     )
     message = _join_lines(str(content.get("message") or f"HTTP status {code}"))
-    return Answer(code, message, causes, str(details.get("kind") or ""))
+    return Response(code, message, causes, str(details.get("kind") or ""))

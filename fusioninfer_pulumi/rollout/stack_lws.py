@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.mixed_revisions import EngineLws
-from fusioninfer_pulumi.rollout.state_machine import Version
+from fusioninfer_pulumi.rollout.state_machine import ObjectVersion
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class StackLws:
     layout: Layout | None
     revision: str
     spec: StackSpec | None
-    version: Version = ("", 0)
+    version: ObjectVersion = ("", 0)
     role: str = ""
     pair_revision: str = ""
     engine: EngineLws | None = None

@@ -27,7 +27,7 @@ MAX_ATTEMPTS = 3
 BROKEN_SECONDS = 60.0
 
 #: Uid and generation of a live object. The uid is empty if `pulumi up --target` skipped it.
-Version: TypeAlias = tuple[str, int]
+ObjectVersion: TypeAlias = tuple[str, int]
 
 
 class Phase(Enum):
@@ -57,7 +57,7 @@ class Snapshot:
         is_available: Whether the generation in `version` is available.
     """
 
-    version: Version
+    version: ObjectVersion
     is_available: bool
     revision: str
 
@@ -68,14 +68,14 @@ class LwsState:
 
     Attributes:
         revision: Revision after the update.
-        version_before: Version in the stack's state, or None if it is not in the state.
+        version_before: ObjectVersion in the stack's state, or None if it is not in the state.
         revision_before: Revision in the stack's state.
         is_settled: Whether the update need not wait for it if nothing changes: its target revision
             was available, it is frozen, or nothing is known about it.
         served_revision: Last revision that was available, or None if none ever was.
         existed_before: Whether it existed before the update, so that a change stops a replica;
             False once Pulumi has recreated it.
-        version: Version that Pulumi returned, or None until Pulumi answers.
+        version: ObjectVersion that Pulumi returned, or None until Pulumi answers.
         snapshot: Its entry in the last list, or None if it was missing.
         unavailable_since: Time of the first list in a row that showed it unavailable; None if
             available or missing.
@@ -87,13 +87,13 @@ class LwsState:
 
     step: LwsStep
     revision: str
-    version_before: Version | None
+    version_before: ObjectVersion | None
     revision_before: str
     is_settled: bool
     served_revision: str | None
     existed_before: bool
     phase: Phase = Phase.WAITING
-    version: Version | None = None
+    version: ObjectVersion | None = None
     snapshot: Snapshot | None = None
     unavailable_since: float | None = None
     may_recover: bool = False
@@ -238,7 +238,7 @@ class PulumiAnswered:
     """Pulumi has created or updated these LeaderWorkerSets; none if the next list is due."""
 
     time: float
-    versions: Mapping[str, Version]
+    versions: Mapping[str, ObjectVersion]
 
 
 @dataclass(frozen=True)
@@ -397,7 +397,9 @@ def _apply_answer(state: UpdateState, observation: PulumiAnswered) -> UpdateStat
     return state.with_changes(state.find_in_phases(Phase.STARTING), deadline=deadline)
 
 
-def _apply_version(state: UpdateState, lws: LwsState, version: Version, now: float) -> LwsState:
+def _apply_version(
+    state: UpdateState, lws: LwsState, version: ObjectVersion, now: float
+) -> LwsState:
     """Record the version that Pulumi returned, and whether the update waits for it."""
     uid, _ = version
     if not uid:

@@ -18,6 +18,7 @@ from fusioninfer_pulumi.rollout.state_machine import (
     Fail,
     ListReturned,
     LwsState,
+    ObjectVersion,
     Observation,
     Phase,
     PulumiAnswered,
@@ -26,7 +27,6 @@ from fusioninfer_pulumi.rollout.state_machine import (
     Stage,
     UpdateStarted,
     UpdateState,
-    Version,
     advance,
 )
 from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
@@ -210,7 +210,7 @@ class _SimulatedCluster:
             existed_before=exists,
         )
 
-    def _get_version(self, name: str) -> Version:
+    def _get_version(self, name: str) -> ObjectVersion:
         """Return a made-up uid and generation of a LeaderWorkerSet."""
         change = self.changes[name]
         if name not in self.registered:

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.checks.server_dry_run import (
     parse_field,
 )
 from fusioninfer_pulumi.findings import Finding, Severity
-from fusioninfer_pulumi.kube.client import Answer
+from fusioninfer_pulumi.kube.client import Response
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
@@ -303,10 +303,10 @@ def test_objects_without_answer_in_time_are_counted(monkeypatch: pytest.MonkeyPa
 def test_final_answer_has_no_next_request() -> None:
     manifest = {"kind": "Pod", "metadata": {"namespace": "default"}, "spec": {}}
     for answer in (
-        Answer(201),
-        Answer(422, "no"),
-        Answer(404, "no", resource="namespaces"),
-        Answer(403, "error looking up service account"),
+        Response(201),
+        Response(422, "no"),
+        Response(404, "no", resource="namespaces"),
+        Response(403, "error looking up service account"),
     ):
         assert build_next_request(manifest, answer) is None
 

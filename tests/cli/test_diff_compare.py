@@ -9,7 +9,7 @@ from cli.printed import to_text
 from rows import each_row
 
 from fusioninfer_pulumi.cli.diff import Difference, FieldChange, RoleEffect, compare
-from fusioninfer_pulumi.cli.diff._records import Pair
+from fusioninfer_pulumi.cli.diff._records import BeforeAfter
 
 Manifest = dict[str, Any]
 
@@ -292,7 +292,7 @@ def test_replicas_of_absurd_counts_are_not_listed() -> None:
 def test_diff_prints_totals() -> None:
     gpus = {"resources": {"limits": {"nvidia.com/gpu": 4}}}
     (totals,) = compare([lws(**IMAGE)], [per_role_lws(4, template=pods(vllm=gpus))]).totals
-    assert (totals.pods, totals.accelerators) == (Pair(2, 8), Pair(0, 32))
+    assert (totals.pods, totals.accelerators) == (BeforeAfter(2, 8), BeforeAfter(0, 32))
     ill = lws(template=pods(vllm={"resources": {"limits": {"nvidia.com/gpu": "<unknown>"}}}))
     assert compare([lws()], [ill]).totals[0].accelerators.after == 0
 

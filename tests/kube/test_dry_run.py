@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from fusioninfer_pulumi.kube.client import Answer, KubernetesApi, UnreadableError, send_dry_runs
+from fusioninfer_pulumi.kube.client import KubernetesApi, Response, UnreadableError, send_dry_runs
 
 Reply = tuple[int, dict[str, Any]]
 KINDS = {
@@ -115,9 +115,9 @@ def config_map(name: str = "a") -> dict[str, Any]:
 def send(
     server: Server,
     *trials: dict[str, Any],
-    next_request: Callable[[Any, Answer], Any] = lambda *_: None,
+    next_request: Callable[[Any, Response], Any] = lambda *_: None,
     seconds: float = 20.0,
-) -> list[list[Answer] | None]:
+) -> list[list[Response] | None]:
     return send_dry_runs(server.api, trials, next_request, seconds)
 
 
@@ -129,7 +129,7 @@ def test_existing_object_is_applied_by_its_manager(server: Server) -> None:
         {"manager": "scaler", "operation": "Apply", "subresource": "scale", "time": "2026-04-01"},
     ]
     server.replies = lambda *_: (200, {"metadata": {"managedFields": entries}})
-    assert send(server, config_map()) == [[Answer(200)]]
+    assert send(server, config_map()) == [[Response(200)]]
     (read, path, _, _), (method, also, query, body) = server.received
     assert (read, method) == ("GET", "PATCH")
     assert path == also == "/api/v1/namespaces/ns/configmaps/a"
@@ -158,12 +158,12 @@ def test_request_body_is_yaml(server: Server) -> None:
 
 def test_new_object_is_applied_by_default_manager(server: Server) -> None:
     server.replies = lambda method, _: (404, {}) if method == "GET" else (201, {})
-    assert send(server, config_map()) == [[Answer(201)]]
+    assert send(server, config_map()) == [[Response(201)]]
     assert server.received[-1][2]["fieldManager"] == "fusioninfer-pulumi"
 
 
 def test_object_is_created(server: Server) -> None:
-    assert send(server, pod()) == [[Answer(201)]]
+    assert send(server, pod()) == [[Response(201)]]
     ((method, path, query, _),) = server.received
     assert (method, path) == ("POST", "/api/v1/namespaces/ns/pods")
     assert query == {"dryRun": "All", "fieldValidation": "Strict"}
@@ -173,7 +173,7 @@ def test_existing_name_is_not_a_rejection(server: Server) -> None:
     server.replies = lambda *_: (409, {"message": 'pods "a" already exists'})
     ((answer,),) = filter(None, send(server, pod()))
     assert answer.is_accepted
-    assert not Answer(409, "object is being deleted").is_accepted
+    assert not Response(409, "object is being deleted").is_accepted
 
 
 def test_cluster_scoped_object_has_no_namespace_in_path(server: Server) -> None:
@@ -186,7 +186,7 @@ def test_cluster_scoped_object_has_no_namespace_in_path(server: Server) -> None:
     ("api_version", "kind"), [("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), ("v1", "Job")]
 )
 def test_unknown_kinds_are_not_sent(server: Server, api_version: str, kind: str) -> None:
-    assert send(server, pod("a", api_version, kind)) == [[Answer(0)]]
+    assert send(server, pod("a", api_version, kind)) == [[Response(0)]]
     assert server.received == []
 
 
@@ -196,7 +196,7 @@ def test_rejection_has_its_causes(server: Server) -> None:
         "details": {"kind": "Pod", "causes": [{"field": "spec", "message": "wrong", "reason": ""}]},
     }
     server.replies = lambda *_: (422, status)
-    wanted = Answer(422, 'Pod "a" is invalid: spec: wrong', (("spec", "wrong"),), "Pod")
+    wanted = Response(422, 'Pod "a" is invalid: spec: wrong', (("spec", "wrong"),), "Pod")
     assert send(server, pod()) == [[wanted]]
 
 
@@ -204,11 +204,11 @@ def test_rejected_request_is_followed_by_next_request(server: Server) -> None:
     missing = {"message": "no", "details": {"kind": "namespaces"}}
     server.replies = lambda _, path: (404, missing) if "/ns/" in path else (201, {})
 
-    def elsewhere(manifest: Any, answer: Answer) -> Any:
+    def elsewhere(manifest: Any, answer: Response) -> Any:
         return None if answer.is_accepted else {**manifest, "metadata": {"namespace": "b"}}
 
     answers = send(server, pod(), next_request=elsewhere)
-    assert answers == [[Answer(404, "no", (), "namespaces"), Answer(201)]]
+    assert answers == [[Response(404, "no", (), "namespaces"), Response(201)]]
 
 
 def test_slow_dry_run_times_out(server: Server) -> None:
@@ -227,7 +227,7 @@ def test_slow_dry_run_times_out(server: Server) -> None:
     answers = send(server, pod(), slow, seconds=2)
     took = time.monotonic() - started
     is_over.set()
-    assert answers == [[Answer(201)], None]
+    assert answers == [[Response(201)], None]
     assert took < 20
 
 
@@ -240,7 +240,7 @@ def test_eight_dry_runs_are_sent_at_a_time(server: Server) -> None:
 
     server.replies = reply
     answers = send(server, *(pod(str(n)) for n in range(8)))
-    assert answers == [[Answer(201)]] * 8
+    assert answers == [[Response(201)]] * 8
 
 
 def test_unreachable_cluster_raises(server: Server) -> None:
@@ -257,4 +257,4 @@ def test_rejected_credentials_raise(server: Server) -> None:
 
 def test_answer_without_status_has_a_message(server: Server) -> None:
     server.replies = lambda *_: (502, ["bad gateway"])  # type: ignore[return-value]  # a proxy's
-    assert send(server, pod()) == [[Answer(502, "HTTP status 502")]]
+    assert send(server, pod()) == [[Response(502, "HTTP status 502")]]

@@ -21,6 +21,7 @@ from fusioninfer_pulumi.rollout.state_machine import (
     Fail,
     ListReturned,
     LwsState,
+    ObjectVersion,
     Observation,
     Phase,
     PulumiAnswered,
@@ -30,7 +31,6 @@ from fusioninfer_pulumi.rollout.state_machine import (
     Stage,
     UpdateStarted,
     UpdateState,
-    Version,
     Warn,
     advance,
 )
@@ -52,7 +52,7 @@ class Lws:
     up: bool
 
     @property
-    def version(self) -> Version:
+    def version(self) -> ObjectVersion:
         return self.uid, self.generation
 
 
@@ -69,7 +69,7 @@ class World:
     plan: ServicePlan
     random: Random
     live: dict[str, Lws] = field(default_factory=dict)
-    stack: dict[str, tuple[Version, str]] = field(default_factory=dict)
+    stack: dict[str, tuple[ObjectVersion, str]] = field(default_factory=dict)
     served: dict[str, str] = field(default_factory=dict)
     disrupted: set[str] = field(default_factory=set)
     now: float = 0.0
@@ -362,14 +362,14 @@ def test_drawn_update_keeps_order_and_ends(
         world.remove(world.some(0.2))
 
 
-def started(*before: Version | None, **fields: object) -> UpdateState:
+def started(*before: ObjectVersion | None, **fields: object) -> UpdateState:
     """An update to revision `b` of a service with one replica for each version."""
     plan = plan_of(service(role(replicas=len(before)), **fields))
     names = [lws_step.name for lws_step in order_update(plan)]
     return started_from(plan, dict(zip(names, before, strict=True)))
 
 
-def started_from(plan: ServicePlan, before: dict[str, Version | None]) -> UpdateState:
+def started_from(plan: ServicePlan, before: dict[str, ObjectVersion | None]) -> UpdateState:
     """An update to revision `b`; NEW is an object that an interrupted one has changed."""
     lws = {
         lws_step.name: LwsState(
@@ -450,7 +450,7 @@ def test_new_replicas_share_deadline_with_gateways() -> None:
 
 
 @pytest.mark.parametrize("after", [OLD, NEW])
-def test_deadline_of_gateways_starts_after_rolling_update(after: Version) -> None:
+def test_deadline_of_gateways_starts_after_rolling_update(after: ObjectVersion) -> None:
     state, _ = run_steps(started(OLD), UpdateStarted(0), PulumiAnswered(1, {ZERO: after}))
     assert state.find_wait_deadline(5000) == 5000 + 45 * 60
 

@@ -7,7 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange, ObjectChange, Pair
+from fusioninfer_pulumi.cli.diff._records import (
+    Action,
+    BeforeAfter,
+    Difference,
+    FieldChange,
+    ObjectChange,
+)
 from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, to_canonical
 
 
@@ -69,7 +75,7 @@ def summarize(difference: Difference) -> str:
     return "; ".join(parts)
 
 
-def format_pair(pair: Pair) -> str:
+def format_pair(pair: BeforeAfter) -> str:
     """Return `2 -> 3`, or only `2` if both values are 2."""
     return str(pair.after) if pair.before == pair.after else f"{pair.before} -> {pair.after}"
 

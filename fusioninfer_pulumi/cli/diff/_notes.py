@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.cli.diff._formatting import count_objects, format_service, join_names
-from fusioninfer_pulumi.cli.diff._records import EngineChange, Pair, RoleEffect
+from fusioninfer_pulumi.cli.diff._records import BeforeAfter, EngineChange, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import Identity, Manifest, Service, get_label
 from fusioninfer_pulumi.cli.diff.restarts import Edit
 from fusioninfer_pulumi.cli.printing import format_count
@@ -239,7 +239,7 @@ def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
                 namespace=edit.service.namespace,
                 role=new.role,
                 engine=comparison.engine,
-                release=Pair(comparison.before, comparison.after),
+                release=BeforeAfter(comparison.before, comparison.after),
                 removed=comparison.removed,
                 defaults=comparison.defaults,
             )

@@ -10,7 +10,7 @@ FieldKind = Literal["changed", "added", "removed"]
 Action = Literal["added", "removed", "changed", "replaced"]
 
 
-class Pair(NamedTuple):
+class BeforeAfter(NamedTuple):
     """A value before and after."""
 
     before: Any
@@ -73,7 +73,7 @@ class RoleEffect(NamedTuple):
     namespace: str
     role: str
     kind: str
-    replicas: Pair
+    replicas: BeforeAfter
     restarts: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class EngineChange(NamedTuple):
     namespace: str
     role: str
     engine: str
-    release: Pair
+    release: BeforeAfter
     removed: tuple[RemovedArgument, ...]
     defaults: tuple[ChangedDefault, ...]
 
@@ -101,8 +101,8 @@ class ServiceTotals(NamedTuple):
 
     service: str
     namespace: str
-    pods: Pair
-    accelerators: Pair
+    pods: BeforeAfter
+    accelerators: BeforeAfter
 
 
 class Difference(NamedTuple):

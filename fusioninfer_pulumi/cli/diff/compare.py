@@ -16,10 +16,10 @@ from fusioninfer_pulumi.cli.diff._notes import (
 )
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
+    BeforeAfter,
     Difference,
     FieldChange,
     ObjectChange,
-    Pair,
     ServiceTotals,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
@@ -303,8 +303,8 @@ def _sum_pods_and_accelerators(
     (old_pods, old_accelerators), (new_pods, new_accelerators) = map(_sum_by_service, lws)
     for service in services:
         if service in old_pods or service in new_pods:
-            pods = Pair(old_pods[service], new_pods[service])
-            accelerators = Pair(old_accelerators[service], new_accelerators[service])
+            pods = BeforeAfter(old_pods[service], new_pods[service])
+            accelerators = BeforeAfter(old_accelerators[service], new_accelerators[service])
             yield ServiceTotals(service.name, service.namespace, pods, accelerators)
 
 

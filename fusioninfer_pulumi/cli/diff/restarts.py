@@ -15,7 +15,7 @@ from fusioninfer_pulumi.checks.update_checks import (
     check_layout_change,
     check_subgroup_policies,
 )
-from fusioninfer_pulumi.cli.diff._records import FieldChange, ObjectChange, Pair, RoleEffect
+from fusioninfer_pulumi.cli.diff._records import BeforeAfter, FieldChange, ObjectChange, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_NETWORK,
     LWS_TEMPLATE,
@@ -128,11 +128,11 @@ class _ComparedLws:
     is_released: bool
 
     @property
-    def counts(self) -> Pair:
+    def counts(self) -> BeforeAfter:
         """Replicas before and after."""
         before = 0 if self.old is None else get_count(self.old, "spec", "replicas")
         after = 0 if self.new is None else get_count(self.new, "spec", "replicas")
-        return Pair(before, after)
+        return BeforeAfter(before, after)
 
     @property
     def names(self) -> list[str]:
@@ -222,7 +222,9 @@ def find_role_effects(
 
 
 def _describe_role_effect(service: Service, role: str, lws: Sequence[_ComparedLws]) -> RoleEffect:
-    replicas = Pair(sum(item.counts.before for item in lws), sum(item.counts.after for item in lws))
+    replicas = BeforeAfter(
+        sum(item.counts.before for item in lws), sum(item.counts.after for item in lws)
+    )
     added = [name for item in lws for name in item.added]
     edits = [item.restarting_edit for item in lws if item.restarting_edit is not None]
     gangs = {
@@ -264,7 +266,9 @@ def _describe_apps_effect(service: Service, edit: Edit) -> RoleEffect:
         namespace=service.namespace,
         role=get_role(edit.key, edit.new),
         kind=edit.key.kind,
-        replicas=Pair(*(get_count(side, "spec", "replicas") for side in (edit.old, edit.new))),
+        replicas=BeforeAfter(
+            *(get_count(side, "spec", "replicas") for side in (edit.old, edit.new))
+        ),
         restarts=(edit.key.name,),
         reason=edit.reason,
         restart_reason=edit.reason,
