@@ -65,19 +65,19 @@ class Times:
 def measure(replicas: int, runs: int) -> tuple[Times, Times]:
     """Return the times of the component and of the hand-written program."""
     library, baseline = Times(), Times()
-    with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+    with Cluster() as cluster, tempfile.TemporaryDirectory() as directory:
         cluster.add_nodes(4)
-        _run(cluster, Path(folder), 1, Times(), by_hand=False)  # fills caches
+        _run(cluster, Path(directory), 1, Times(), by_hand=False)  # fills caches
         for _ in range(runs):
             for times, by_hand in ((library, False), (baseline, True)):
-                _run(cluster, Path(folder), replicas, times, by_hand=by_hand)
+                _run(cluster, Path(directory), replicas, times, by_hand=by_hand)
     return library, baseline
 
 
-def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand: bool) -> None:
+def _run(cluster: Cluster, directory: Path, replicas: int, times: Times, *, by_hand: bool) -> None:
     namespace = cluster.new_namespace("bench")
     pods = role(replicas=replicas, behavior="slow", delay=f"{READY_SECONDS:g}s")
-    stack = Stack(folder / namespace, cluster, namespace)
+    stack = Stack(directory / namespace, cluster, namespace)
     manifest = stack.service(pods, wait={"timeout": "10m"})
     times.objects = len(_write(stack, manifest, by_hand=by_hand))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.catalog import program, tool
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.provider.server import PACKAGE_SCHEMA
 from tests.page_blocks import ROOT, blocks
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not SDKS.is_built, reason="no SDK generator")
 def sdks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Generate the SDKs, and write the page's programs next to them."""
     folder = tmp_path_factory.mktemp("sdks")
-    run(folder, program("pulumi-sdks", "pulumi-sdks"), FOLDER / PACKAGE_SCHEMA, folder)
+    run(folder, program("pulumi-sdks", "pulumi-sdks"), DIRECTORY / PACKAGE_SCHEMA, folder)
     for block in blocks(ROOT / "docs" / "languages.md"):
         if block.language in ("typescript", "go"):
             (folder / block.title).write_text(block.text, encoding="utf-8")

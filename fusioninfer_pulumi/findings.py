@@ -45,7 +45,7 @@ class Origin(NamedTuple):
     the second document, or `service.yaml#2.items[0]` for an item of a `List`.
 
     Attributes:
-        file: Path of the file, folder or project, `<stdin>`, or empty for a text or mapping.
+        file: Path of the file, directory or project, `<stdin>`, or empty for a text or mapping.
         document: Number of the document in the file, from 1.
         item: Index among the items of a `List`, or None for other documents.
         line: Line in the file, or None if unknown.

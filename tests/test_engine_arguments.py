@@ -13,7 +13,7 @@ import pytest
 from rows import each_row
 
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 
 TOOL = Path(__file__).parents[1] / "tools" / "engine_arguments.py"
 
@@ -94,7 +94,7 @@ def test_limits_are_read_from_longer_help(tool: Any) -> None:
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_table_is_read_and_written_alike(tool: Any, tmp_path: Path, engine: str) -> None:
-    committed = FOLDER / f"{engine}_arguments.jsonl"
+    committed = DIRECTORY / f"{engine}_arguments.jsonl"
     releases = tool.read_table(committed)
     tool.write_table(tmp_path / "again.jsonl", releases)
     assert (tmp_path / "again.jsonl").read_text() == committed.read_text()

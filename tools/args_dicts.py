@@ -28,11 +28,11 @@ from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_rules import ROUTER_FIELDS
 from fusioninfer_pulumi.api.spec_model import DOCSTRINGS
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.presets.model_service import ROLE_FIELDS
 
-PACKAGE = FOLDER.parent
-STUBS = FOLDER / "stubs"
+PACKAGE = DIRECTORY.parent
+STUBS = DIRECTORY / "stubs"
 
 _IMPORT_DICTS = "from fusioninfer_pulumi.generated import dicts"
 #: Fields of the service that are parameters of `model_service`.
@@ -73,8 +73,8 @@ def files() -> dict[Path, str]:
         stubs[STUBS / source.relative_to(PACKAGE).with_suffix(".pyi")] = _build_module_stub(source)
     docstrings = {name: documentation(model) for name, model in MODELS.items()}
     return {
-        FOLDER / "dicts.py": _build_dicts(),
-        FOLDER / DOCSTRINGS: json.dumps(docstrings, indent=2, ensure_ascii=False) + "\n",
+        DIRECTORY / "dicts.py": _build_dicts(),
+        DIRECTORY / DOCSTRINGS: json.dumps(docstrings, indent=2, ensure_ascii=False) + "\n",
         **{path: _format(text, path) for path, text in stubs.items()},
     }
 
@@ -189,7 +189,7 @@ def _build_dicts() -> str:
         if "properties" in schema
     ]
     classes += [_build_router(schemas), _build_model_service(schemas)]
-    return _format("\n\n".join([_HEAD.format(imports=imports), *classes]), FOLDER / "dicts.py")
+    return _format("\n\n".join([_HEAD.format(imports=imports), *classes]), DIRECTORY / "dicts.py")
 
 
 def _build_model_service(schemas: dict[str, Any]) -> str:

@@ -44,10 +44,10 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def build(source: Path, folder: Path) -> tuple[Path, Path]:
+def build(source: Path, directory: Path) -> tuple[Path, Path]:
     """Return the sdist of a package, and the wheel that was built from it."""
-    run(sys.executable, "-m", "build", "--outdir", folder, cwd=source)
-    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    run(sys.executable, "-m", "build", "--outdir", directory, cwd=source)
+    (sdist,), (wheel,) = directory.glob("*.tar.gz"), directory.glob("*.whl")
     return sdist, wheel
 
 
@@ -70,27 +70,27 @@ def check_description(wheel: Path) -> None:
         raise SystemExit(f"relative links in the description: {relative}")
 
 
-def test_sdist(sdist: Path, folder: Path) -> None:
+def test_sdist(sdist: Path, directory: Path) -> None:
     """Install the core's sdist with the companion packages in it, and run `TESTS` of the sdist."""
     with tarfile.open(sdist) as files:
-        files.extractall(folder, filter="data")
-    (source,) = (path for path in folder.iterdir() if path.is_dir())
-    home = folder / "venv"
-    run(sys.executable, "-m", "venv", home, cwd=folder)
+        files.extractall(directory, filter="data")
+    (source,) = (path for path in directory.iterdir() if path.is_dir())
+    home = directory / "venv"
+    run(sys.executable, "-m", "venv", home, cwd=directory)
     pip = (home / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile")
     companions = [f"./{name}" for name in PACKAGES]
     run(*pip, "-c", "constraints.txt", ".[dev]", *companions, cwd=source)
     print(run(home / "bin" / "python", "-m", "pytest", "-q", *TESTS, cwd=source).splitlines()[-1])
 
 
-def run_wheels(wheel: Path, companions: list[Path], python: str, folder: Path) -> None:
+def run_wheels(wheel: Path, companions: list[Path], python: str, directory: Path) -> None:
     """Run both programs of the core's wheel, installed alone; then `check` with the companions."""
-    run(python, "-m", "venv", folder, cwd=ROOT)
-    programs = folder / "bin"
+    run(python, "-m", "venv", directory, cwd=ROOT)
+    programs = directory / "bin"
     pip = (programs / "python", "-m", "pip", "install", "-q", "--no-compile")
-    run(*pip, "-c", ROOT / "constraints.txt", wheel, cwd=folder)
+    run(*pip, "-c", ROOT / "constraints.txt", wheel, cwd=directory)
     manifest = ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
-    run(programs / "fusioninfer-pulumi", "check", manifest, cwd=folder)
+    run(programs / "fusioninfer-pulumi", "check", manifest, cwd=directory)
     rejected = subprocess.run(
         [programs / "fusioninfer-pulumi", "check", SOURCE_MANIFEST],
         capture_output=True,
@@ -102,7 +102,7 @@ def run_wheels(wheel: Path, companions: list[Path], python: str, folder: Path) -
     program = ROOT / "tests" / "typed_programs" / "accepted.py"
     # Pulumi's SDK requires an event loop.
     loop = "import asyncio; asyncio.set_event_loop(asyncio.new_event_loop())"
-    run(programs / "python", "-c", f"{loop}\nexec(open({str(program)!r}).read())", cwd=folder)
+    run(programs / "python", "-c", f"{loop}\nexec(open({str(program)!r}).read())", cwd=directory)
     plugin = subprocess.Popen(
         [programs / "pulumi-resource-fusioninfer", "127.0.0.1:1"],
         stdout=subprocess.PIPE,
@@ -115,24 +115,30 @@ def run_wheels(wheel: Path, companions: list[Path], python: str, folder: Path) -
         plugin.wait()
     if not port.strip().isdecimal():
         raise SystemExit(f"{python}: the plugin serves no port")
-    run(*pip, "-c", ROOT / "constraints.txt", wheel, *companions, cwd=folder)
-    run(programs / "fusioninfer-pulumi", "check", SOURCE_MANIFEST, cwd=folder)
+    run(*pip, "-c", ROOT / "constraints.txt", wheel, *companions, cwd=directory)
+    run(programs / "fusioninfer-pulumi", "check", SOURCE_MANIFEST, cwd=directory)
 
 
-def run_new_projects(python: str, folder: Path) -> None:
+def run_new_projects(python: str, directory: Path) -> None:
     """Test the projects that `init` of these wheels creates, with their requirements installed."""
-    init = (folder / "bin" / "fusioninfer-pulumi", "init", "Qwen/Qwen3-8B", "--accelerator", "H100")
+    init = (
+        directory / "bin" / "fusioninfer-pulumi",
+        "init",
+        "Qwen/Qwen3-8B",
+        "--accelerator",
+        "H100",
+    )
     for language in ("python", "yaml"):
-        run(*init, "--language", language, "--directory", language, cwd=folder)
-    project = folder / "python"
+        run(*init, "--language", language, "--directory", language, cwd=directory)
+    project = directory / "python"
     run(python, "-m", "venv", project / ".venv", cwd=project)
     programs = project / ".venv" / "bin"
     pip = (programs / "python", "-m", "pip", "install", "-q", "--no-compile")
     run(*pip, "-c", ROOT / "constraints.txt", "-r", "requirements.txt", cwd=project)
     run(programs / "python", "-m", "pytest", "-q", cwd=project)
     run(programs / "fusioninfer-pulumi", "check", "--strict", ".", cwd=project)
-    run(init[0], "check", "--strict", ".", cwd=folder / "yaml")
-    program = yaml.safe_load((folder / "yaml" / "Pulumi.yaml").read_text(encoding="utf-8"))
+    run(init[0], "check", "--strict", ".", cwd=directory / "yaml")
+    program = yaml.safe_load((directory / "yaml" / "Pulumi.yaml").read_text(encoding="utf-8"))
     (plugin,) = program["plugins"]["providers"]
     if not (Path(plugin["path"]) / "pulumi-resource-fusioninfer").is_file():
         raise SystemExit(f"the YAML project's plugin is missing: {plugin}")
@@ -141,9 +147,9 @@ def run_new_projects(python: str, folder: Path) -> None:
 def main() -> int:
     """Run all checks, and print the Python versions that were tested."""
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        sdist, wheel = build(ROOT, folder / "dist")
-        packages = [build(ROOT / name, folder / "dist" / name) for name in PACKAGES]
+        directory = Path(temporary)
+        sdist, wheel = build(ROOT, directory / "dist")
+        packages = [build(ROOT / name, directory / "dist" / name) for name in PACKAGES]
         companions = [built for _, built in packages]
         files = [sdist, wheel, *(file for pair in packages for file in pair)]
         print(f"built {', '.join(file.name for file in files)}")
@@ -151,7 +157,7 @@ def main() -> int:
         for built in (wheel, *companions):
             check_description(built)
         check_stubs(wheel)
-        test_sdist(sdist, folder / "sdist")
+        test_sdist(sdist, directory / "sdist")
         pythons = {}
         for version in VERSIONS:
             python = next(
@@ -160,11 +166,11 @@ def main() -> int:
             if python is None:
                 print(f"skipped: no Python {version} on this machine")
                 continue
-            run_wheels(wheel, companions, python, folder / version)
+            run_wheels(wheel, companions, python, directory / version)
             print(f"the wheels run on Python {version}")
             pythons[version] = python
         newest, python = list(pythons.items())[-1]
-        run_new_projects(python, folder / newest)
+        run_new_projects(python, directory / newest)
         print(f"new projects run on Python {newest}")
     return 0
 

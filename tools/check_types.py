@@ -20,20 +20,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MISTAKES = "mistakes.py"
-#: Folder for the package as in its wheel: with the stubs next to the modules.
+#: Directory for the package as in its wheel: with the stubs next to the modules.
 PACKAGES = "packages"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def list_programs() -> Iterator[tuple[str, str]]:
     """Yield a unique name and the text of every program."""
-    for folder in ("examples", "templates", "importers/example", "capacity/example"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
+    for directory in ("examples", "templates", "importers/example", "capacity/example"):
+        for path in sorted((ROOT / directory).rglob("*.py")):
             if {".venv", "venv"} & set(path.parts):
                 continue
             text = path.read_text(encoding="utf-8")
-            folder_name = "_".join(path.parent.relative_to(ROOT).parts).replace("-", "_")
-            yield (f"{folder_name}.py" if path.name == "__main__.py" else path.name), text
+            directory_name = "_".join(path.parent.relative_to(ROOT).parts).replace("-", "_")
+            yield (f"{directory_name}.py" if path.name == "__main__.py" else path.name), text
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for index, text in enumerate(_BLOCK.findall(path.read_text(encoding="utf-8"))):
             if "import" in text:
@@ -42,15 +42,15 @@ def list_programs() -> Iterator[tuple[str, str]]:
         yield path.name, path.read_text(encoding="utf-8")
 
 
-def run_mypy(folder: Path) -> set[tuple[str, int, str]]:
+def run_mypy(directory: Path) -> set[tuple[str, int, str]]:
     """Return file, line and message of each error."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file="]
     command += ["--follow-imports=silent"]  # as for packages in site-packages
     command += [f"--cache-dir={ROOT / '.mypy_cache' / 'programs'}", "--show-absolute-path"]
     done = subprocess.run(
-        [*command, *map(str, sorted(folder.glob("*.py")))],
-        cwd=folder,
-        env={**os.environ, "MYPYPATH": str(folder / PACKAGES)},
+        [*command, *map(str, sorted(directory.glob("*.py")))],
+        cwd=directory,
+        env={**os.environ, "MYPYPATH": str(directory / PACKAGES)},
         capture_output=True,
         text=True,
         check=False,
@@ -61,17 +61,17 @@ def run_mypy(folder: Path) -> set[tuple[str, int, str]]:
     return {(Path(path).name, int(line), message) for path, line, message in lines}
 
 
-def run_pyright(folder: Path) -> set[tuple[str, int, str]]:
+def run_pyright(directory: Path) -> set[tuple[str, int, str]]:
     """Return file, line and message of each error."""
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.10", "include": ["*.py"]}
     settings["extraPaths"] = [PACKAGES]
     # Kubernetes objects and config are Any, because users need not write types for them.
     unknown = ("Variable", "Member", "Argument", "Parameter", "Lambda")
     settings |= {f"reportUnknown{unknown_kind}Type": False for unknown_kind in unknown}
-    (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    (directory / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable],
-        cwd=folder,
+        cwd=directory,
         capture_output=True,
         text=True,
         check=False,
@@ -93,21 +93,21 @@ def main() -> int:
     """Print the errors of each checker."""
     failed = False
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+        directory = Path(temporary)
         package = ROOT / "fusioninfer_pulumi"
-        shutil.copytree(package, folder / PACKAGES / package.name)
+        shutil.copytree(package, directory / PACKAGES / package.name)
         stubs = package / "generated" / "stubs"
-        shutil.copytree(stubs, folder / PACKAGES / package.name, dirs_exist_ok=True)
+        shutil.copytree(stubs, directory / PACKAGES / package.name, dirs_exist_ok=True)
         program_texts = dict(list_programs())
         for name, text in program_texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            (directory / name).write_text(text, encoding="utf-8")
         marked = {
             line
             for line, text in enumerate(program_texts[MISTAKES].splitlines(), start=1)
             if "# mistake: " in text
         }
         for checker, run in (("mypy", run_mypy), ("pyright", run_pyright)):
-            errors = run(folder)
+            errors = run(directory)
             problems = sorted(problem for problem in errors if problem[0] != MISTAKES)
             reported = {line for name, line, _ in errors if name == MISTAKES}
             problems += [

@@ -48,7 +48,7 @@ def _measure_source(text: str) -> Counter[str]:
 
 
 def _find_package(path: PurePosixPath) -> str:
-    """Return the row of a file: `tests`, its package in the core, or its top folder."""
+    """Return the row of a file: `tests`, its package in the core, or its top directory."""
     if "tests" in path.parts:
         return "tests"
     in_core_package = path.parts[0] == "fusioninfer_pulumi" and len(path.parts) > 2

@@ -24,15 +24,15 @@ from fusioninfer_capacity.fit.load import Load, estimate_combined  # noqa: E402 
 from fusioninfer_capacity.fit.memory import fit  # noqa: E402  # likewise
 from fusioninfer_pulumi.engines.engine_commands import read_command  # noqa: E402  # likewise
 
-FOLDER = ROOT / "capacity" / "tests" / "fit"
+DIRECTORY = ROOT / "capacity" / "tests" / "fit"
 
 
 def main() -> None:
     """Write the results that can be estimated."""
-    cases = yaml.safe_load((FOLDER / "throughput.yaml").read_text(encoding="utf-8"))
+    cases = yaml.safe_load((DIRECTORY / "throughput.yaml").read_text(encoding="utf-8"))
     rows = [row for case in cases for row in estimate_rows(case)]
     lines = ",\n".join(json.dumps(row) for row in rows)
-    (FOLDER / "throughput.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    (DIRECTORY / "throughput.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     print(f"{len(rows)} results")
 
 

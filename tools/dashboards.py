@@ -35,7 +35,7 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableRefresh,
 )
 
-FOLDER = Path(__file__).parent.parent / "fusioninfer_pulumi" / "generated" / "dashboards"
+DIRECTORY = Path(__file__).parent.parent / "fusioninfer_pulumi" / "generated" / "dashboards"
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 #: Labels that select engines' series; the PodMonitor copies them from pods.
@@ -361,9 +361,9 @@ def files() -> dict[str, str]:
 
 def write() -> None:
     """Write all files."""
-    FOLDER.mkdir(exist_ok=True)
+    DIRECTORY.mkdir(exist_ok=True)
     for name, text in files().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+        (DIRECTORY / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

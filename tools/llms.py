@@ -15,8 +15,8 @@ USAGE = """\
 Start with `InferenceService` and `model_service` in Python, or a manifest of kind
 `InferenceService`. Run `fusioninfer-pulumi check` on every change, `plan --explain` to see
 generated values, `diff` to see which replicas restart, and `rules ID` for the fix of a finding.
-`--output json` is machine-readable. inference-service.schema.json in the same folder is the schema
-of manifests.
+`--output json` is machine-readable. The schema of manifests is
+inference-service.schema.json in the same directory.
 """
 
 

@@ -67,9 +67,9 @@ EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules")
 
 def main() -> None:
     """Write the table, and print the models that were left out."""
-    folder = Path(sys.argv[1]) / "model_configs"
+    directory = Path(sys.argv[1]) / "model_configs"
     table: dict[str, Any] = {}
-    for path in sorted(folder.glob("*_config.json")):
+    for path in sorted(directory.glob("*_config.json")):
         if path.name.endswith("_hf_quant_config.json"):
             continue
         name = path.name.removesuffix("_config.json").replace("--", "/")

@@ -65,16 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def read(family: str, checkout: str = "") -> dict[str, Any]:
     """Return plugins and flags of a release, from a checkout or the module proxy."""
     release = notes()["releases"][family]
-    folder = str(Path(checkout).resolve()) if checkout else _download(release)
-    data: dict[str, Any] = json.loads(_run_go("run", str(_READER), f"{release['module']}={folder}"))
+    directory = str(Path(checkout).resolve()) if checkout else _download(release)
+    data: dict[str, Any] = json.loads(
+        _run_go("run", str(_READER), f"{release['module']}={directory}")
+    )
     return data
 
 
 def _download(release: Mapping[str, str]) -> str:
-    """Return the folder of a module; download it if it is not in the module cache."""
+    """Return the directory of a module; download it if it is not in the module cache."""
     source = f"{release['module']}@{release['version']}"
-    folder: str = json.loads(_run_go("mod", "download", "-json", source))["Dir"]
-    return folder
+    directory: str = json.loads(_run_go("mod", "download", "-json", source))["Dir"]
+    return directory
 
 
 def _run_go(*arguments: str) -> str:

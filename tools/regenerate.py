@@ -20,12 +20,12 @@ import rule_page
 from json_schema import schema_text
 
 from fusioninfer_pulumi.cli.new_project import TEMPLATE
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.provider.server import PACKAGE_SCHEMA
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
-#: Folders whose files are all written by tests, with the fixture `regenerate`.
+#: Directories whose files are all written by tests, with the fixture `regenerate`.
 GOLDENS = (
     TESTS / "fixtures" / "golden",
     TESTS / "cli" / "transcripts",
@@ -40,7 +40,7 @@ def main() -> int:
     model_catalogue.write(model_catalogue.read_committed())
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "rules.md").write_text(rule_page.page(), encoding="utf-8")
-    (FOLDER / PACKAGE_SCHEMA).write_text(package_schema.schema_text(), encoding="utf-8")
+    (DIRECTORY / PACKAGE_SCHEMA).write_text(package_schema.schema_text(), encoding="utf-8")
     args_dicts.write()
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
@@ -66,7 +66,7 @@ def regenerate_goldens() -> int:
     start = time.time_ns()
     command = [sys.executable, "-m", "pytest", "-q", "-m", "", "--regenerate"]
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
-    files = [path for folder in GOLDENS for path in folder.rglob("*") if path.is_file()]
+    files = [path for directory in GOLDENS for path in directory.rglob("*") if path.is_file()]
     missed = [path for path in files if path.stat().st_mtime_ns < start]
     for path in missed:
         print(

@@ -25,10 +25,10 @@ LANGUAGES = ("nodejs", "go", "dotnet", "java")
 SYSTEMS = ("linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64", "windows-amd64")
 
 
-def write_sbom(wheels: list[Path], folder: Path) -> None:
+def write_sbom(wheels: list[Path], directory: Path) -> None:
     """Write the SBOM of an environment with only the wheels and their dependencies."""
-    run(sys.executable, "-m", "venv", folder, cwd=ROOT)
-    python = folder / "bin" / "python"
+    run(sys.executable, "-m", "venv", directory, cwd=ROOT)
+    python = directory / "bin" / "python"
     constraints = ROOT / "constraints.txt"
     run(python, "-m", "pip", "install", "-q", "--no-compile", "-c", constraints, *wheels, cwd=ROOT)
     run(python, "-m", "pip", "uninstall", "-q", "--yes", "pip", "setuptools", cwd=ROOT)
@@ -36,16 +36,16 @@ def write_sbom(wheels: list[Path], folder: Path) -> None:
     run(*module, "--output-file", DIST / "sbom.cdx.json", python, cwd=ROOT)
 
 
-def write_plugin(wheels: list[Path], folder: Path) -> list[Path]:
+def write_plugin(wheels: list[Path], directory: Path) -> list[Path]:
     """Write the archives of the plugin: its start script, and the wheels that Pulumi installs."""
-    folder.mkdir()
+    directory.mkdir()
     for file in (ROOT / "PulumiPlugin.yaml", ROOT / "__main__.py", *wheels):
-        shutil.copy(file, folder)
+        shutil.copy(file, directory)
     requirements = "".join(f"./{wheel.name}\n" for wheel in wheels)
-    (folder / "requirements.txt").write_text(requirements, encoding="utf-8")
+    (directory / "requirements.txt").write_text(requirements, encoding="utf-8")
     name = f"pulumi-resource-fusioninfer-v{VERSION}"
     archives = (DIST / f"{name}-{system}" for system in SYSTEMS)
-    return [Path(shutil.make_archive(str(path), "gztar", folder)) for path in archives]
+    return [Path(shutil.make_archive(str(path), "gztar", directory)) for path in archives]
 
 
 def check_plugin(archive: Path, home: Path) -> None:
@@ -53,14 +53,14 @@ def check_plugin(archive: Path, home: Path) -> None:
     home.mkdir()
     pulumi = ("env", f"PULUMI_HOME={home}", "pulumi")
     install = (*pulumi, "plugin", "install", "resource", "fusioninfer", VERSION)
-    # Run outside the repository, because the CLI rejects a folder that is a project and a plugin.
+    # Run outside the repository: the CLI rejects a directory that is a project and a plugin.
     run(*install, "--file", archive, cwd=home)
     schema = run(*pulumi, "package", "get-schema", f"fusioninfer@{VERSION}", cwd=home)
     if f'"version": "{VERSION}"' not in schema:
         raise SystemExit(f"the installed plugin has another schema:\n{schema[:400]}")
 
 
-def write_sdks(folder: Path) -> None:
+def write_sdks(directory: Path) -> None:
     """Write an archive of each language's SDK."""
     for language in LANGUAGES:
         run(
@@ -71,11 +71,11 @@ def write_sdks(folder: Path) -> None:
             "--language",
             language,
             "--out",
-            folder,
-            cwd=folder.parent,
+            directory,
+            cwd=directory.parent,
         )
         name = DIST / f"fusioninfer-sdk-{language}-{__version__}"
-        shutil.make_archive(str(name), "gztar", folder / language)
+        shutil.make_archive(str(name), "gztar", directory / language)
 
 
 def main() -> int:
@@ -86,15 +86,15 @@ def main() -> int:
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        files = [build(ROOT / name, folder / f"built-{name}") for name in ("", *PACKAGES)]
+        directory = Path(temporary)
+        files = [build(ROOT / name, directory / f"built-{name}") for name in ("", *PACKAGES)]
         built = [Path(shutil.copy(file, DIST)) for pair in files for file in pair]
         wheels = [file for file in built if file.suffix == ".whl"]
-        write_sbom(wheels, folder / "venv")
-        archive, *_ = write_plugin(wheels, folder / "plugin")
+        write_sbom(wheels, directory / "venv")
+        archive, *_ = write_plugin(wheels, directory / "plugin")
         if shutil.which("pulumi") or os.environ.get("CI"):
-            check_plugin(archive, folder / "home")
-            write_sdks(folder / "sdks")
+            check_plugin(archive, directory / "home")
+            write_sdks(directory / "sdks")
         else:
             print("skipped: SDKs and the plugin's check, because there is no Pulumi CLI")
     print("\n".join(sorted(path.name for path in DIST.iterdir())))

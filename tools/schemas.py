@@ -28,7 +28,7 @@ TOOLS = ROOT / "e2e" / "tools"
 DATA = ROOT / "fusioninfer_pulumi" / "generated" / "kubernetes"
 VERSIONS = "versions.json"
 
-#: Folder of `e2e/tools`, Go module, path of the CRD in the module, version of the API.
+#: Directory of `e2e/tools`, Go module, path of the CRD in the module, version of the API.
 DEFINITIONS = (
     ("lws-0.9", "sigs.k8s.io/lws",
      "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml", "v1"),
@@ -157,8 +157,8 @@ def files() -> Iterator[tuple[str, str]]:
                 yield name.replace(group.replace("/", "_"), copy.replace("/", "_")), text
     for version, kinds in BUILT_IN.items():
         group = f"apis__{version.replace('/', '__')}" if "/" in version else f"api__{version}"
-        folder = downloaded[KUBERNETES][1] / "api" / "openapi-spec" / "v3"
-        text = (folder / f"{group}_openapi.json").read_text(encoding="utf-8")
+        directory = downloaded[KUBERNETES][1] / "api" / "openapi-spec" / "v3"
+        text = (directory / f"{group}_openapi.json").read_text(encoding="utf-8")
         known = json.loads(text)["components"]["schemas"]
         for kind in kinds:
             yield _read_built_in(known, version, kind)
@@ -168,7 +168,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _download(tool: str, module: str) -> tuple[str, Path]:
-    """Return version and folder of a module; download it if it is not in the module cache."""
+    """Return version and directory of a module; download it if it is not in the module cache."""
     done = subprocess.run(
         ["go", "mod", "download", "-json", module],  # noqa: S607 - as the developer has installed it
         cwd=TOOLS / tool,

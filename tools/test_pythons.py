@@ -1,7 +1,7 @@
 """Runs the fast tests on each Python from 3.10 to 3.13 on this machine, in separate environments.
 
-Interpreters are searched on PATH and in pyenv's folder of versions, because pyenv's shims on PATH
-only start selected versions.
+Interpreters are searched on PATH and in pyenv's directory of versions, because pyenv's shims on
+PATH only start selected versions.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "systems.md"
 HEADING = "## How many of the upstream projects' manifests are accepted?\n"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FENCED = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-#: Folders without manifests that users apply: releases, templates, definitions, translations.
+#: Directories without manifests that users apply: releases, templates, definitions, translations.
 _SKIPPED = {
     "apis", "charts", "crd", "crds", "i18n", "install", "llmisvcconfig", "nix", "node_modules",
     "schemas", "templates", "tests", "vendor", "versioned_docs",
@@ -145,9 +145,9 @@ def collect(checkout: Path) -> Iterator[Sample]:
     files = list(_list_files(checkout))
     everything = [document for _, documents in files for document in documents]
     for name, documents in files:
-        folder = str(Path(name).parent)
+        directory = str(Path(name).parent)
         neighbors = [
-            item for other, items in files if str(Path(other).parent) == folder for item in items
+            item for other, items in files if str(Path(other).parent) == directory for item in items
         ]
         for document in documents:
             group = str(document["apiVersion"]).partition("/")[0]
@@ -207,7 +207,7 @@ def _find_related(main: Manifest, pool: Sequence[Manifest]) -> Iterator[Manifest
                 if (other["kind"], other["metadata"].get("name")) == (kind, name)
             ][:1]
         for labels in _find_selectors(document):
-            # Folders contain the same pods twice, as a ModelServing and as a Deployment.
+            # Directories contain the same pods twice, as a ModelServing and as a Deployment.
             selected = [
                 item
                 for item in pool
@@ -267,9 +267,9 @@ def _find_labels(workload: Manifest) -> Iterator[Manifest]:
         yield (template.get("metadata") or {}).get("labels") or {}
 
 
-def _read_fixtures(folder: Path) -> Iterator[Sample]:
+def _read_fixtures(directory: Path) -> Iterator[Sample]:
     """Yield a service for each combination of configs (`base_refs`) in KServe's e2e tests."""
-    fixtures = _import_alone(folder, "fixtures")
+    fixtures = _import_alone(directory, "fixtures")
     configs: Manifest = fixtures.LLMINFERENCESERVICE_CONFIGS
     scheduler = {
         "apiVersion": "v1",
@@ -277,7 +277,7 @@ def _read_fixtures(folder: Path) -> Iterator[Sample]:
         "metadata": {"name": fixtures.SCHEDULER_CONFIGMAP_NAME, "namespace": "e2e"},
         "data": {fixtures.SCHEDULER_CONFIGMAP_KEY: fixtures.SCHEDULER_CONFIG_YAML},
     }
-    modules = [ast.parse(path.read_text("utf-8")) for path in sorted(folder.glob("test_*.py"))]
+    modules = [ast.parse(path.read_text("utf-8")) for path in sorted(directory.glob("test_*.py"))]
     for refs in dict.fromkeys(refs for module in modules for refs in _read_base_refs(module)):
         if set(refs) <= set(configs):
             specs = {ref: configs[ref] for ref in refs}
@@ -341,13 +341,13 @@ def _sanitize(name: str) -> str:
     return re.sub("[^a-z0-9-]", "-", name)
 
 
-def _import_alone(folder: Path, name: str) -> Any:
+def _import_alone(directory: Path, name: str) -> Any:
     """Import a module of a package, with stand-ins for the other packages that it imports."""
     package = types.ModuleType("upstream.tests")
-    package.__path__ = [str(folder)]
+    package.__path__ = [str(directory)]
     stubs = ("upstream", "upstream.common", "upstream.common.gw_api", "kserve", "kubernetes")
     modules: dict[str, Any] = {stubbed: MagicMock() for stubbed in (*stubs, "pytest")}
-    path = folder / f"{name}.py"
+    path = directory / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"upstream.tests.{name}", path)
     assert spec is not None
     assert spec.loader is not None

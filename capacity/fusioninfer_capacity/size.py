@@ -232,7 +232,7 @@ def build_manifest(
                  ("decode", "decoder", proposal.replicas)]  # fmt: skip
     roles += [_build_role(request, proposal, inventory, *kind) for kind in kinds]
     uri = f"hf://{request.name}"
-    # If the name is that of a folder, it may not be valid on Hugging Face.
+    # If the name is that of a directory, it may not be valid on Hugging Face.
     model: dict[str, Any] = {"uri": uri if parse_model_uri(uri) else f"hf://organization/{name}"}
     if is_gated(request.name):
         model["tokenSecret"] = {"name": "hugging-face", "key": "token"}

@@ -39,7 +39,7 @@ def service(*arguments: str, product: str | None = "NVIDIA-H100-80GB-HBM3") -> d
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 

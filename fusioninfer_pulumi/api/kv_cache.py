@@ -163,11 +163,11 @@ class KvEventsArgs(SpecModel):
     subscribe to."""
 
 
-_Folder = Annotated[
+_Directory = Annotated[
     str,
     string_format(
         r"^\.?[^./\s][^/\s]*(/\.?[^./\s][^/\s]*)*/?$",
-        "a folder such as cache/chat, without spaces, .. or a / before it",
+        "a directory such as cache/chat, without spaces, .. or a / before it",
     ),
 ]
 
@@ -192,7 +192,7 @@ class ClaimReferenceArgs(SpecModel):
     name: NameOrOutput
     """Name of the claim; must be `ReadWriteMany` if several pods use it."""
 
-    path: _Folder | None = None
+    path: _Directory | None = None
     """Directory in the claim; its root by default."""
 
 

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply, find_set_fields
 from fusioninfer_pulumi.api.validation_errors import pydantic_findings
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, error, show
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
     FIELD_WITHOUT_EFFECT,
@@ -43,7 +43,7 @@ DOCSTRINGS = "docstrings.json"
 
 @functools.cache
 def _docstrings() -> dict[str, str]:
-    docstrings: dict[str, str] = json.loads((FOLDER / DOCSTRINGS).read_text(encoding="utf-8"))
+    docstrings: dict[str, str] = json.loads((DIRECTORY / DOCSTRINGS).read_text(encoding="utf-8"))
     return docstrings
 
 

@@ -65,7 +65,7 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
 
 
 def _is_empty(path: Path) -> bool:
-    """Return whether a path does not exist, or is a folder without a project or manifest."""
+    """Return whether a path does not exist, or is a directory without a project or manifest."""
     if not path.is_dir():
         return not os.path.lexists(path)
     return not (is_project(path) or list_manifest_files(path))
@@ -115,25 +115,25 @@ class _RevisionError(Exception):
 
 @contextlib.contextmanager
 def _check_out(source_path: str, revision: str) -> Iterator[Path]:
-    """Check out a git revision in a temporary folder, and yield the path of a source there.
+    """Check out a git revision in a temporary directory, and yield the path of a source there.
 
-    All files are checked out, because a project's program may read files outside its folder.
+    All files are checked out, because a project's program may read files outside its directory.
     """
     path = Path(source_path).absolute()
     # A link belongs to the repository that contains the link, not to its target's repository.
-    is_folder = path.is_dir() and not path.is_symlink()
-    folder = path if is_folder else path.parent
-    while not folder.exists():
-        folder = folder.parent
-    top = _git(folder, "rev-parse", "--show-toplevel")
-    inside = Path(_git(folder, "rev-parse", "--show-prefix"), path.relative_to(folder))
+    is_directory = path.is_dir() and not path.is_symlink()
+    directory = path if is_directory else path.parent
+    while not directory.exists():
+        directory = directory.parent
+    top = _git(directory, "rev-parse", "--show-toplevel")
+    inside = Path(_git(directory, "rev-parse", "--show-prefix"), path.relative_to(directory))
     try:
         arguments = ("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
-        commit = _git(folder, *arguments)
+        commit = _git(directory, *arguments)
     except _RevisionError:
         raise _RevisionError(f"no such revision: {one_line(revision)}") from None
-    with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as directory:
-        tree, index = Path(directory).resolve() / "tree", Path(directory) / "index"
+    with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as scratch:
+        tree, index = Path(scratch).resolve() / "tree", Path(scratch) / "index"
         # `git checkout` would change the repository, and `git archive` would leave out files that
         # `.gitattributes` marks with `export-ignore`.
         _git(Path(top), "read-tree", "--no-sparse-checkout", commit, index=index)
@@ -150,8 +150,8 @@ def _check_out(source_path: str, revision: str) -> Iterator[Path]:
         yield old_path
 
 
-def _git(folder: Path, *arguments: str, index: Path | None = None) -> str:
-    command = ["git", "-C", str(folder), *arguments]
+def _git(directory: Path, *arguments: str, index: Path | None = None) -> str:
+    command = ["git", "-C", str(directory), *arguments]
     environment = None if index is None else {**os.environ, "GIT_INDEX_FILE": str(index)}
     try:
         # No shell reads the command, so the revision needs no quotes.

@@ -78,8 +78,8 @@ def _find_file_and_line(origin: Origin, finding: Finding) -> tuple[str, int | No
 
     If a program failed, they are from the last stack frame in the files of the user's project.
     """
-    path, folder = Path(origin.file), Path.cwd()
-    file = str(path.relative_to(folder)) if path.is_relative_to(folder) else origin.file
+    path, directory = Path(origin.file), Path.cwd()
+    file = str(path.relative_to(directory)) if path.is_relative_to(directory) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
     if frame is not None:
         return f"{file}/{frame['file']}", int(frame["line"])

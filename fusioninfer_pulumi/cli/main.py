@@ -105,7 +105,8 @@ _READ_OPTIONS: _Arguments = {
     "--verbose": _flag("also print findings of severity info"),
 }
 _SOURCE_HELP = (
-    "a manifest file, a folder of them, `-` for standard input, or the folder of a Pulumi project"
+    "a manifest file, a directory of them, `-` for standard input, or the directory of a Pulumi "
+    "project"
 )
 _SOURCES: _Arguments = {**_READ_OPTIONS, "sources": _option("SOURCE", _SOURCE_HELP, nargs="+")}
 _PLACEMENT_OPTIONS: _Arguments = {
@@ -206,7 +207,7 @@ _COMMANDS = {
         "convert manifests of another system to InferenceService",
         {
             **_READ_OPTIONS,
-            "sources": _option("SOURCE", "a manifest file, a folder of them, or `-`", nargs="+"),
+            "sources": _option("SOURCE", "a manifest file, a directory of them, or `-`", nargs="+"),
             **_output("yaml", "json", "python", help_text="manifests, or a Pulumi program; "),
             "--expand": _flag("include generated containers, so that the manifest is complete"),
         },

@@ -1,7 +1,7 @@
 """The command `init`, which writes a Pulumi project, and the files of `templates/`.
 
 A project installs the version of this package that wrote the project. It refers to the git tag or
-commit of a package installed from git, otherwise to the folder or wheel, or to the version in a
+commit of a package installed from git, otherwise to the directory or wheel, or to the version in a
 package index (PEP 610, `direct_url.json`).
 """
 
@@ -36,7 +36,7 @@ def format_release_tag(version: str) -> str | None:
 
 
 RELEASE_TAG = format_release_tag(__version__)
-#: Packages that a project installs, with the URL fragments of their folders in the repository.
+#: Packages that a project installs, with the URL fragments of their directories in the repository.
 _PACKAGES = {"fusioninfer-pulumi": "", "fusioninfer-capacity": "#subdirectory=capacity"}
 # Pulumi reads the version 0.0.0 as the default branch, and no version as the latest tag.
 _DEFAULT_BRANCH = "0.0.0"
@@ -60,7 +60,7 @@ def describe_repository(
 ) -> Installation:
     """Describe an installation from a git repository; `None` is the default branch."""
     ref = f"@{revision}" if revision else ""
-    lines = [f"{package} @ git+{url}{ref}{folder}" for package, folder in _PACKAGES.items()]
+    lines = [f"{package} @ git+{url}{ref}{directory}" for package, directory in _PACKAGES.items()]
     # Pulumi downloads packages from git repositories only over HTTPS.
     is_https = url.startswith("https://")
     plugin = {"packages": {"fusioninfer": f"{url}@{revision or _DEFAULT_BRANCH}"}}
@@ -91,8 +91,8 @@ def read_installation() -> Installation:
 
 
 def _read_plugin() -> dict[str, Any]:
-    folder = sysconfig.get_path("scripts")
-    return {"plugins": {"providers": [{"name": "fusioninfer", "path": folder}]}}
+    directory = sysconfig.get_path("scripts")
+    return {"plugins": {"providers": [{"name": "fusioninfer", "path": directory}]}}
 
 
 def _read_direct_url(package: str) -> dict[str, Any] | None:
@@ -219,12 +219,12 @@ TEMPLATE = NewProject(
 
 
 def init(options: argparse.Namespace) -> int:
-    """Write a project into a folder that has none of the project's files."""
+    """Write a project into a directory that has none of the project's files."""
     model = options.model.removeprefix("hf://")
     model_name = _to_name(model.rpartition("/")[2])[:40].strip("-")
-    folder = Path(options.directory or model_name or "llm")
+    directory = Path(options.directory or model_name or "llm")
     project = NewProject(
-        name=_to_name(folder.resolve().name) or "llm",
+        name=_to_name(directory.resolve().name) or "llm",
         description=f"Serves {model}",
         defaults={"model": model, "accelerator": options.accelerator, "replicas": _REPLICAS},
         gpus=options.gpus,
@@ -237,11 +237,11 @@ def init(options: argparse.Namespace) -> int:
         return 2
     files = project.render_files(options.language)
     # A dangling link counts as a file, because writing would follow it.
-    existing = [path for path in files if os.path.lexists(folder / path)]
+    existing = [path for path in files if os.path.lexists(directory / path)]
     if existing:
-        sys.stderr.write(f"fusioninfer-pulumi init: {folder / existing[0]} already exists\n")
+        sys.stderr.write(f"fusioninfer-pulumi init: {directory / existing[0]} already exists\n")
         return 2
-    return write_files(folder, files)
+    return write_files(directory, files)
 
 
 def _to_name(text: str) -> str:

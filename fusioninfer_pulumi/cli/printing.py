@@ -30,17 +30,17 @@ def print_objects(objects: list[dict[str, Any]], output: str) -> None:
         sys.stdout.write(to_yaml(objects))
 
 
-def write_files(folder: Path, files: Mapping[str, str]) -> int:
-    """Write texts to files of a folder, print the paths, and return the exit status."""
+def write_files(directory: Path, files: Mapping[str, str]) -> int:
+    """Write texts to files of a directory, print the paths, and return the exit status."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            (directory / name).write_text(text, encoding="utf-8")
     except OSError as exc:
         reason = exc.strerror or exc
-        sys.stderr.write(f"fusioninfer-pulumi: {folder}: cannot be written: {reason}\n")
+        sys.stderr.write(f"fusioninfer-pulumi: {directory}: cannot be written: {reason}\n")
         return 2
-    sys.stdout.write("".join(f"{folder / name}\n" for name in files))
+    sys.stdout.write("".join(f"{directory / name}\n" for name in files))
     return 0
 
 

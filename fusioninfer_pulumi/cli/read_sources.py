@@ -150,7 +150,7 @@ class _Input:
         name: Its name in messages.
         texts: The texts of its files.
         unreadable: Why files cannot be read.
-        project: The folder of a Pulumi project, or None for manifests.
+        project: The directory of a Pulumi project, or None for manifests.
     """
 
     name: str
@@ -226,16 +226,16 @@ def _read_input(path: str, name: str = "") -> _Input:
                 raise InvalidServiceError([error(EMPTY_INPUT, (), message)])
             for entry in files:
                 name = str(Path(input_.name, entry.name))
-                _read_text(input_, str(entry), name=name, folder=input_.name)
+                _read_text(input_, str(entry), name=name, directory=input_.name)
     return input_
 
 
-def is_project(folder: Path) -> bool:
-    """Return whether a folder contains a Pulumi project."""
-    return any((folder / name).is_file() for name in PROJECT_FILES)
+def is_project(directory: Path) -> bool:
+    """Return whether a directory contains a Pulumi project."""
+    return any((directory / name).is_file() for name in PROJECT_FILES)
 
 
-def _read_text(input_: _Input, path: str, *, name: str, folder: str | None = None) -> None:
+def _read_text(input_: _Input, path: str, *, name: str, directory: str | None = None) -> None:
     """Add the text of a file or of standard input; `name` is its name in messages."""
     with _collect_errors(input_.unreadable, name):
         if path == "-":
@@ -245,9 +245,9 @@ def _read_text(input_: _Input, path: str, *, name: str, folder: str | None = Non
         else:
             text = file_text(path)
         if path.endswith(".py"):
-            message = "is a Python program; pass the folder of its Pulumi.yaml instead"
+            message = "is a Python program; pass the directory of its Pulumi.yaml instead"
             raise InvalidServiceError([error(UNREADABLE_FILE, (), message)])
-        input_.texts.append(parse(name, text, folder))
+        input_.texts.append(parse(name, text, directory))
 
 
 @contextlib.contextmanager

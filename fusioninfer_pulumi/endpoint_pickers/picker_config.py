@@ -445,7 +445,7 @@ def read_config(text: str) -> Any:
 
 
 #: Mount path of the configuration's ConfigMap, and the key in the ConfigMap.
-CONFIG_FOLDER, CONFIG_KEY = "/config", "config.yaml"
+CONFIG_DIRECTORY, CONFIG_KEY = "/config", "config.yaml"
 #: Mount path of the certificate.
 CERTIFICATE_PATH = "/certificate"
 GRPC_PORT = 9002
@@ -502,7 +502,7 @@ def build_epp_flags(
         f"--pool-name={pool}",
         f"--pool-namespace={namespace}",
         f"--pool-group={POOL_GROUP}",
-        f"--config-file={CONFIG_FOLDER}/{CONFIG_KEY}",
+        f"--config-file={CONFIG_DIRECTORY}/{CONFIG_KEY}",
         f"--grpc-port={GRPC_PORT}",
         f"--grpc-health-port={HEALTH_PORT}",
         f"--metrics-port={METRICS_PORT}",

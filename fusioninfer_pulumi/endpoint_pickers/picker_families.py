@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_version
 from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Rule, error, show
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
@@ -45,7 +45,7 @@ EPP_CONFIG_KIND = "EndpointPickerConfig"
 @cache
 def load_release_data(family: str) -> dict[str, Any]:
     """Return the plugins and flags of a family's newest release (`tools/picker_plugins.py`)."""
-    path = FOLDER / "endpoint_pickers" / f"{family}.json"
+    path = DIRECTORY / "endpoint_pickers" / f"{family}.json"
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return data
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 
 #: Stands for a default that the engine computes at runtime.
 UNKNOWN_DEFAULT = object()
@@ -104,7 +104,7 @@ class ArgumentTable:
 @cache
 def load_argument_table(engine: str) -> ArgumentTable:
     """Return the arguments of an engine, by its name."""
-    file = FOLDER / f"{engine}_arguments.jsonl"
+    file = DIRECTORY / f"{engine}_arguments.jsonl"
     return ArgumentTable(file.read_text(encoding="utf-8"))
 
 

@@ -261,11 +261,11 @@ class Transfer(NamedTuple):
 
 
 class OffloadRequest(NamedTuple):
-    """Memory and folders for KV cache that does not fit on the accelerators."""
+    """Memory and directories for KV cache that does not fit on the accelerators."""
 
     host_bytes: int  #: bytes of host memory for each copy of the model
     eviction: str | None = None  #: eviction policy of the host memory, or None for the default
-    folders: tuple[str, ...] = ()  #: mount paths of the secondary tiers, in order
+    directories: tuple[str, ...] = ()  #: mount paths of the secondary tiers, in order
     is_shared: bool = False  #: whether several processes use the same tier
 
 
@@ -423,7 +423,7 @@ class Engine:
     model_flags: tuple[str, ...]  #: spellings of the flag for the path or name of the model
     lora_flags: Mapping[str, str]  #: flags for LoRA adapters (`modules`) and their limits
     length_flag: str  #: flag for the tokens of the longest sequence
-    compile_cache_variable: str | None = None  #: variable with the folder of compiled kernels
+    compile_cache_variable: str | None = None  #: variable with the directory of compiled kernels
     sizes: ParallelSizes
     multi_node: MultiNode
     kv_cache: KvCache

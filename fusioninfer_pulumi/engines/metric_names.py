@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines.argument_tables import parse_release
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 
 
 class LoadMetrics(NamedTuple):
@@ -35,7 +35,7 @@ VLLM_METRICS = LoadMetrics(
 )
 
 #: Written by `tools/engine_metrics.py`.
-FILE = FOLDER / "engine_metrics.json"
+FILE = DIRECTORY / "engine_metrics.json"
 METRICS_SOURCE = "sources of each release, tools/engine_metrics.py"
 #: A metric in a query, a flag or a dashboard.
 METRIC = re.compile(r"\b(?P<engine>vllm|sglang):(?P<name>[a-z][a-z0-9_]*)")

@@ -42,8 +42,8 @@ COMPARES_PAGE_SIZE: ReleaseNumber = (0, 5, 8)
 
 #: Port for `--dist-init-addr`, as in SGLang's multi-node guide.
 _INIT_PORT = 20000
-#: Folder of the storage backend `file`.
-_FOLDER_ENV = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
+#: Directory of the storage backend `file`.
+_DIRECTORY_ENV = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
 _GIGABYTE = 10**9  # the unit of `--hicache-size`
 
 _MODE = "--disaggregation-mode"
@@ -141,9 +141,9 @@ class SglangKvCache(KvCache):
             memory = Decimal(gigabytes * _GIGABYTE * sizes.count_accelerators() // nodes)
         arguments = [Argument((_HICACHE,)), Argument((_HICACHE_SIZE,), (str(gigabytes),))]
         variables = {}
-        if request.folders:
+        if request.directories:
             arguments.append(Argument((_HICACHE_STORAGE,), ("file",)))
-            variables[_FOLDER_ENV] = request.folders[0]
+            variables[_DIRECTORY_ENV] = request.directories[0]
         findings = list(_check_offload(request, is_decoder=is_decoder))
         if sizes is None:
             message = (
@@ -169,8 +169,8 @@ def _check_offload(request: OffloadRequest, *, is_decoder: bool) -> Iterator[Fin
     if request.eviction == "arc":
         message = "SGLang does not support arc; use lru"
         yield error(UNSUPPORTED_BY_ENGINE, ("evictionPolicy",), message)
-    if len(request.folders) > 1:
-        message = f"SGLang supports one secondary tier, got {len(request.folders)}"
+    if len(request.directories) > 1:
+        message = f"SGLang supports one secondary tier, got {len(request.directories)}"
         yield error(UNSUPPORTED_BY_ENGINE, ("secondary",), message)
 
 

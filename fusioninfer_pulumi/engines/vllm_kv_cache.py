@@ -330,14 +330,14 @@ def _read_version(command: EngineCommand) -> ReleaseNumber | None:
 
 def _build_offloading_settings(request: OffloadRequest) -> dict[str, Any]:
     extra: dict[str, Any] = {}
-    if request.folders:
+    if request.directories:
         extra["spec_name"] = "TieringOffloadingSpec"
     extra["cpu_bytes_to_use"] = request.host_bytes
     if request.eviction is not None:
         extra["eviction_policy"] = request.eviction
-    if request.folders:
+    if request.directories:
         extra["secondary_tiers"] = [
-            {"type": "fs", "root_dir": folder} for folder in request.folders
+            {"type": "fs", "root_dir": directory} for directory in request.directories
         ]
     return _build_connector_settings(_OFFLOADING, "kv_both", extra)
 
@@ -360,8 +360,8 @@ def _check_connector_and_offloading(
 
 def _check_offload(command: EngineCommand, request: OffloadRequest) -> Iterator[Finding]:
     version = _read_version(command)
-    needed = SECONDARY_OFFLOADING if request.folders else CPU_OFFLOADING
-    field: Location = ("secondary",) if request.folders else ()
+    needed = SECONDARY_OFFLOADING if request.directories else CPU_OFFLOADING
+    field: Location = ("secondary",) if request.directories else ()
     if version is not None and version < needed:
         message = f"needs vLLM {format_version(needed)} or later, got {format_version(version)}"
         yield error(RELEASE_WITHOUT_FEATURE, field, message)

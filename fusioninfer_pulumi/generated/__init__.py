@@ -16,5 +16,5 @@ from __future__ import annotations
 
 from pathlib import Path
 
-#: The folder of these files.
-FOLDER = Path(__file__).parent
+#: The directory of these files.
+DIRECTORY = Path(__file__).parent

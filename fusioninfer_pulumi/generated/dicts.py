@@ -458,7 +458,7 @@ class GangPolicyArgsDict(TypedDict, total=False):
 
     min_resources: bool
     """Whether to set `minResources` in the PodGroup: Volcano then admits the gang only if the queue
-    has capacity for it, or for its required replicas with `minRoleReplicas`. Off by default."""
+    has capacity for it or, with `minRoleReplicas`, for its required replicas. Off by default."""
 
     network_topology: NetworkTopologyArgs | NetworkTopologyArgsDict | None
     """Maximum network distance between pods; unlimited by default. Requires HyperNodes and
@@ -888,8 +888,8 @@ class MultinodeArgsDict(TypedDict, total=False):
     `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."""
 
     launcher: Launcher | Literal["ray", "multiprocessing", "data-parallel", "none"] | None
-    """How the pods of a replica form one engine. By default the first that applies: `none` with a
-    `workerTemplate` (if `parallelism` is also set, only if that template has a command);
+    """How the pods of a replica form one engine. By default the first that applies: `none` if the
+    `workerTemplate` has a command, or is set without `parallelism`;
     `data-parallel` for vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for
     SGLang and generated containers; `ray`."""
 
@@ -1153,8 +1153,8 @@ class RoleArgsDict(TypedDict, total=False):
 
     gpus: int | None
     """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
-    `parallelism` or the template's arguments require, else that of the model's catalogue entry or
-    the package fusioninfer-capacity for `accelerator`."""
+    `parallelism` or the template's arguments require, else the number that the model catalogue or
+    the package fusioninfer-capacity gives for `accelerator`."""
 
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
     """Devices that each pod's serving container claims (DRA) instead of requesting accelerators as
@@ -1236,8 +1236,8 @@ class RoleArgsDict(TypedDict, total=False):
     `pd-disaggregation` if prefill and decode are separate roles."""
 
     scorers: Mapping[str, float] | None
-    """Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,
-    `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
+    """Routers only: weights by scorer, instead of the strategy's. Scorers: `prefix-cache`,
+    `kv-cache`, `queue`, `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | HttpRouteArgsDict | None
     """Routers only: the spec of a Gateway API HTTPRoute."""
@@ -1641,8 +1641,8 @@ class RouterDict(TypedDict, total=False):
     `pd-disaggregation` if prefill and decode are separate roles."""
 
     scorers: Mapping[str, float] | None
-    """Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,
-    `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
+    """Routers only: weights by scorer, instead of the strategy's. Scorers: `prefix-cache`,
+    `kv-cache`, `queue`, `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | HttpRouteArgsDict | None
     """Routers only: the spec of a Gateway API HTTPRoute."""
@@ -1691,8 +1691,8 @@ class ModelServiceDict(TypedDict, total=False):
 
     gpus: int | None
     """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
-    `parallelism` or the template's arguments require, else that of the model's catalogue entry or
-    the package fusioninfer-capacity for `accelerator`."""
+    `parallelism` or the template's arguments require, else the number that the model catalogue or
+    the package fusioninfer-capacity gives for `accelerator`."""
 
     kv_cache_offloading: KvCacheOffloadingArgs | KvCacheOffloadingArgsDict | None
     """Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."""

@@ -86,8 +86,8 @@ class KubernetesApi:
             for resource in resources:
                 is_subresource = "/" in resource["name"]
                 if not is_subresource:
-                    folder = f"{root}/namespaces/{{}}" if resource["namespaced"] else root
-                    paths[resource["kind"]] = f"{folder}/{resource['name']}"
+                    directory = f"{root}/namespaces/{{}}" if resource["namespaced"] else root
+                    paths[resource["kind"]] = f"{directory}/{resource['name']}"
             self._paths[api_version] = paths
         return self._paths[api_version]
 

@@ -110,7 +110,7 @@ def load_documents(
     documents: Sequence[tuple[Origin, Any]],
     *,
     allow_lossy: bool = False,
-    in_folders: Collection[Origin] = frozenset(),
+    in_directories: Collection[Origin] = frozenset(),
 ) -> list[LoadedDocument]:
     """Load the documents of one input, which may refer to each other.
 
@@ -120,15 +120,18 @@ def load_documents(
         documents: The documents with their origins.
         allow_lossy: Whether to ignore, with a warning, fields that cannot be converted, and
             objects of other kinds in an input that has a service.
-        in_folders: Origins of documents that were found in folders. Among these, objects of other
-            kinds are always ignored.
+        in_directories: Origins of documents that were found in directories. Among these,
+            objects of other kinds are always ignored.
     """
     owners = _add_referenced(documents, [_find_owner(raw) for _, raw in documents])
     order = {origin: position for position, (origin, _) in enumerate(documents)}
     has_service = any(owners) or any(_is_inference_service(raw) for _, raw in documents)
     loaded = [
         _load_document(
-            origin, raw, ignore_others=has_service and allow_lossy, in_folder=origin in in_folders
+            origin,
+            raw,
+            ignore_others=has_service and allow_lossy,
+            in_directory=origin in in_directories,
         )
         for (origin, raw), owner in zip(documents, owners, strict=True)
         if owner is None
@@ -228,7 +231,7 @@ def _translate(importer: Importer, origins: Origins, finding: Finding) -> tuple[
 
 
 def _load_document(
-    origin: Origin, raw: Any, *, ignore_others: bool, in_folder: bool
+    origin: Origin, raw: Any, *, ignore_others: bool, in_directory: bool
 ) -> LoadedDocument:
     """Load a document that no importer converts: a service, or an object to ignore or reject."""
     if _needs_importer(raw):
@@ -237,7 +240,7 @@ def _load_document(
         return make_note(origin, error(IMPORTER_MISSING, ("apiVersion",), message))
     wrong_version = _find_wrong_version(raw)
     is_other = _is_other_object(raw)
-    if is_other and (ignore_others or (in_folder and wrong_version is None)):
+    if is_other and (ignore_others or (in_directory and wrong_version is None)):
         message = f"{raw['kind']} is not an InferenceService and is ignored; apply it separately"
         return make_note(origin, warning(NO_SERVICE, ("kind",), message))
     if wrong_version is not None:

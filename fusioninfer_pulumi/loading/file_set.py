@@ -19,7 +19,8 @@ from fusioninfer_pulumi.loading.yaml_text import YamlTextError, parse_yaml
 
 NO_SERVICE_IN_FOLDER = Rule("no-service-in-folder")
 
-#: Suffixes of the files that are read in a folder; like `kubectl apply -f`, not in subfolders.
+#: Suffixes of the files that are read in a directory; subdirectories are not read, like in
+#: `kubectl apply -f`.
 SUFFIXES = (".yaml", ".yml", ".json")
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
@@ -30,7 +31,7 @@ class ParsedText(NamedTuple):
     Attributes:
         file: Path of the file for messages, or empty for a text that is not a file.
         content: YAML or JSON with one or several documents.
-        folder: The folder that the user passed, or None if the user passed the file itself.
+        directory: The directory that the user passed, or None if the user passed the file itself.
         manifests: Origin and content of each document that may be a manifest.
         notes: Findings about the text, its Lists and ignored documents, from `make_note`.
         documents: Content of all documents (of a List, its items); None if the text has errors.
@@ -38,7 +39,7 @@ class ParsedText(NamedTuple):
 
     file: str
     content: str
-    folder: str | None
+    directory: str | None
     manifests: tuple[tuple[Origin, Any], ...]
     notes: tuple[LoadedDocument, ...]
     documents: tuple[Any, ...] | None
@@ -55,17 +56,17 @@ class ParsedText(NamedTuple):
         return identities
 
 
-def list_manifest_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that may contain manifests, sorted by name.
+def list_manifest_files(directory: Path) -> list[Path]:
+    """Return the files of a directory that may contain manifests, sorted by name.
 
     Raises:
-        OSError: The folder cannot be read.
+        OSError: The directory cannot be read.
     """
-    entries = sorted(folder.iterdir())
+    entries = sorted(directory.iterdir())
     return [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
 
 
-def parse(file: str, content: str, folder: str | None = None) -> ParsedText:
+def parse(file: str, content: str, directory: str | None = None) -> ParsedText:
     """Parse a text; errors become findings in `notes`."""
     manifests: list[tuple[Origin, Any]] = []
     notes: list[LoadedDocument] = []
@@ -79,17 +80,17 @@ def parse(file: str, content: str, folder: str | None = None) -> ParsedText:
         finding = error(exc.rule, (), str(exc))
         notes.append(make_note(Origin(file, line=line), finding))
     all_documents = None if notes else tuple(raw for _, raw in manifests)
-    if not manifests and not notes and folder is None:
+    if not manifests and not notes and directory is None:
         finding = error(EMPTY_INPUT, (), "is empty; expected an InferenceService")
         notes.append(make_note(Origin(file), finding))
-    if folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
-        # A folder may contain other files, such as the values of a chart or an inventory.
+    if directory is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
+        # A directory may contain other files, such as the values of a chart or an inventory.
         finding = info(NO_SERVICE, (), "ignored: contains no service manifest")
         if manifests:
             first_origin, _ = manifests[0]
             notes.append(make_note(first_origin, finding))
         manifests = []
-    return ParsedText(file, content, folder, tuple(manifests), tuple(notes), all_documents)
+    return ParsedText(file, content, directory, tuple(manifests), tuple(notes), all_documents)
 
 
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
@@ -101,22 +102,24 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
     texts = list({text.file: text for text in parsed}.values())
     notes = [note for text in texts for note in text.notes]
     manifests = [manifest for text in texts for manifest in text.manifests]
-    in_folders = {
-        origin for text in texts if text.folder is not None for origin, _ in text.manifests
+    in_directories = {
+        origin for text in texts if text.directory is not None for origin, _ in text.manifests
     }
-    loaded = load_documents(manifests, allow_lossy=allow_lossy, in_folders=frozenset(in_folders))
+    loaded = load_documents(
+        manifests, allow_lossy=allow_lossy, in_directories=frozenset(in_directories)
+    )
     # A document with errors may be a service.
     files_with_services = {
         document.origin.file
         for document in (*loaded, *notes)
         if document.args is not None or document.has_errors
     }
-    for folder in dict.fromkeys(text.folder for text in texts):
-        if folder is not None:
-            paths = {text.file for text in texts if text.folder == folder}
+    for directory in dict.fromkeys(text.directory for text in texts):
+        if directory is not None:
+            paths = {text.file for text in texts if text.directory == directory}
             if paths.isdisjoint(files_with_services):
                 finding = error(NO_SERVICE_IN_FOLDER, (), "contains no service manifest")
-                notes.append(make_note(Origin(folder), finding))
+                notes.append(make_note(Origin(directory), finding))
     return [*loaded, *notes]
 
 

@@ -42,11 +42,11 @@ def load(
     input (docs/systems.md).
 
     Args:
-        source: Path of a YAML or JSON file with one or several documents; path of a folder, whose
-            files (`*.yaml`, `*.yml`, `*.json`, without subfolders) are read together; several such
-            paths, which are read together; or one parsed document. A string is always a path; for
-            YAML text use `loads`. Other objects in a folder, such as a Namespace, are ignored with
-            a `UserWarning`.
+        source: Path of a YAML or JSON file with one or several documents; path of a directory,
+            whose files (`*.yaml`, `*.yml`, `*.json`, without subdirectories) are read together;
+            several such paths, which are read together; or one parsed document. A string is always
+            a path; for YAML text use `loads`. Other objects in a directory, such as a Namespace,
+            are ignored with a `UserWarning`.
         allow_lossy: Whether fields of another system's manifest that cannot be converted, and other
             objects in an input with a service, are ignored with a `UserWarning`, not rejected.
 

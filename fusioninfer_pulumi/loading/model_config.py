@@ -18,19 +18,19 @@ class ModelConfigError(Exception):
     """The file cannot be read or is not a model config; the message has the reason."""
 
 
-def read_model_config(name: str, folder: Path | None = None) -> dict[str, Any]:
+def read_model_config(name: str, directory: Path | None = None) -> dict[str, Any]:
     """Read a model's config.
 
     Args:
-        name: Path of the file, relative to `folder`.
-        folder: The manifest's folder. The file must be in or below it, because the manifest may be
-            untrusted. None allows any path; relative ones start at the working directory.
+        name: Path of the file, relative to `directory`.
+        directory: The manifest's directory. The file must be in or below it, because the manifest
+            may be untrusted. None allows any path; relative ones start at the working directory.
 
     Raises:
         ModelConfigError: The file is not a readable regular file, is too large, or is not a JSON
             object.
     """
-    content = _read_content(name, folder)
+    content = _read_content(name, directory)
     try:
         config = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as exc:
@@ -40,12 +40,12 @@ def read_model_config(name: str, folder: Path | None = None) -> dict[str, Any]:
     return config
 
 
-def _read_content(name: str, folder: Path | None) -> bytes:
+def _read_content(name: str, directory: Path | None) -> bytes:
     try:
-        # An absolute `name` replaces the folder.
-        path = ((folder or Path()) / name).resolve(strict=True)
-        if folder is not None and not path.is_relative_to(folder.resolve()):
-            raise ModelConfigError(f"{name} is outside the manifest's folder")
+        # An absolute `name` replaces the directory.
+        path = ((directory or Path()) / name).resolve(strict=True)
+        if directory is not None and not path.is_relative_to(directory.resolve()):
+            raise ModelConfigError(f"{name} is outside the manifest's directory")
         # Reading a pipe would block until it has a writer.
         if not path.is_file():
             raise ModelConfigError(f"{name} is not a regular file")
@@ -63,7 +63,7 @@ def _read_content(name: str, folder: Path | None) -> bytes:
 def load_model_config(args: InferenceServiceArgs, file: str) -> InferenceServiceArgs:
     """Return a service with the content of `model.config` in place of its path.
 
-    The path in `model.config` is relative to the folder of `file`, the path of the manifest.
+    The path in `model.config` is relative to the directory of `file`, the path of the manifest.
 
     Raises:
         ModelConfigError: As for `read_model_config`.

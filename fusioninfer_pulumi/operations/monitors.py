@@ -12,7 +12,7 @@ from fusioninfer_pulumi.api.monitoring import DashboardsArgs, MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service_shape import ServiceShape
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
@@ -217,7 +217,7 @@ def build_dashboards_config_map(
 
 
 def _fill_dashboard(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) -> str:
-    text = (FOLDER / "dashboards" / f"{name}.json").read_text(encoding="utf-8")
+    text = (DIRECTORY / "dashboards" / f"{name}.json").read_text(encoding="utf-8")
     board = json.loads(text)
     constants = {"namespace": meta.namespace, "service": meta.service}
     for variable in board["templating"]["list"]:

@@ -54,7 +54,7 @@ def read_offloading(role: RoleArgs) -> OffloadRequest | None:
         host_bytes=int(quantity.parse(args.cpu)),
         eviction=args.eviction_policy.value if args.eviction_policy is not None else None,
         # The mount paths are KServe's.
-        folders=tuple(f"/mnt/kv-cache-{index}" for index, _ in enumerate(args.secondary)),
+        directories=tuple(f"/mnt/kv-cache-{index}" for index, _ in enumerate(args.secondary)),
         # Other processes may use an existing claim too.
         is_shared=any(claim is not None and claim.ref is not None for claim in claims),
     )
@@ -84,9 +84,9 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     ]
     findings += [finding.with_prefix(*location) for finding in offload.findings]
     for pod in pods.all:
-        for index, folder in enumerate(request.folders):
+        for index, directory in enumerate(request.directories):
             source = f"the mount of kvCacheOffloading.secondary[{index}]; mount yours elsewhere"
-            findings += pod.find_conflicts([folder], source)
+            findings += pod.find_conflicts([directory], source)
     if errors(findings):
         return pods, findings
     variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
@@ -100,7 +100,7 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
             findings += problems
             continue
         configured = configured.with_container(lambda container: add_env(container, variables))
-        configured = _add_tiers(configured, args, request.folders)
+        configured = _add_tiers(configured, args, request.directories)
         if offload.in_shared_memory:
             configured = configured.with_shared_memory(get_shared_memory_limit(ctx.role))
         pods = pods.put(configured)
@@ -112,13 +112,13 @@ def get_shared_memory_limit(role: RoleArgs) -> str | None:
     return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
 
 
-def _add_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -> Pod:
+def _add_tiers(pod: Pod, args: KvCacheOffloadingArgs, directories: Sequence[str]) -> Pod:
     volumes, mounts = [], []
-    for index, (tier, folder) in enumerate(zip(args.secondary, folders, strict=True)):
+    for index, (tier, directory) in enumerate(zip(args.secondary, directories, strict=True)):
         name = choose_free_name(f"kv-cache-secondary-{index}", pod.spec.get("volumes"))
         source, mount_fields = _build_volume_source(tier)
         volumes.append({"name": name, **source})
-        mounts.append({"name": name, "mountPath": folder, **mount_fields})
+        mounts.append({"name": name, "mountPath": directory, **mount_fields})
 
     def add_to_container(container: Mapping[str, Any]) -> Mapping[str, Any]:
         built = add_mounts(container, mounts)

@@ -46,7 +46,7 @@ from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
 #: Launchers that start the engine on workers.
 _ENGINE_LAUNCHERS = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
-#: Variables of huggingface_hub: the download folder and the token.
+#: Variables of huggingface_hub: the download directory and the token.
 HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"
 
 _VOLUME, _CACHE_VOLUME, _ADAPTER_VOLUME = "model", "model-cache", "model-adapters"
@@ -57,8 +57,8 @@ class ModelFiles:
     """Volumes, mounts, downloads and variables of a pod for its model.
 
     Attributes:
-        init_downloads: Source, folder and mount of each download in an init container.
-        warm_up_downloads: Source and folder of each download in the warm-up Job.
+        init_downloads: Source, directory and mount of each download in an init container.
+        warm_up_downloads: Source and directory of each download in the warm-up Job.
     """
 
     volumes: dict[str, Manifest] = field(default_factory=dict)
@@ -156,7 +156,7 @@ def _mount_or_download(
 ) -> str:
     """Mount or download a model or adapter that the engine does not download; return its path.
 
-    Adapters that an init container downloads share one volume, with a folder each.
+    Adapters that an init container downloads share one volume, with a directory each.
     """
     if source.scheme in ("pvc", "oci"):
         _mount(files, volume, source, path)
@@ -192,16 +192,16 @@ def _build_cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 def _add_to_warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, path: str) -> str:
     """Add a source to the warm-up Job, and return its path in the serving pods."""
-    # A new revision is downloaded next to the one in use, so each has its own folder. Folders that
+    # A new revision is downloaded next to the one in use, so each has its own directory. Those that
     # `_SCRIPT_IN_PLACE` fills have other names, because `_SCRIPT` would take them for complete.
     suffix = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
     name = f"{_slug(source.target)}-{digest}"
-    folder = f"{cache.mount_path}/{name}"
-    if (source.fetch_uri, folder) not in files.warm_up_downloads:
-        files.warm_up_downloads.append((source.fetch_uri, folder))
+    directory = f"{cache.mount_path}/{name}"
+    if (source.fetch_uri, directory) not in files.warm_up_downloads:
+        files.warm_up_downloads.append((source.fetch_uri, directory))
     if not cache.mount_model:
-        return folder
+        return directory
     files.mounts.append({**_build_cache_mount(cache, path), "subPath": name})
     return path
 
@@ -222,7 +222,7 @@ def build_fetch_container(
     sources: Sequence[tuple[str, str]],
     mounts: list[Manifest],
 ) -> Manifest:
-    """Build a container that downloads each source into its folder."""
+    """Build a container that downloads each source into its directory."""
     env = build_fetch_env(model, {source.partition("://")[0] for source, _ in sources})
     return {
         "name": name,
@@ -320,10 +320,10 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
                 model,
                 choose_free_name(f"{FETCHER_PREFIX}{index}", containers),
                 model.fetcher.command,
-                [(source, folder)],
+                [(source, directory)],
                 [{**mount, "name": new_names[mount["name"]]}],
             )
-            for index, (source, folder, mount) in enumerate(files.init_downloads)
+            for index, (source, directory, mount) in enumerate(files.init_downloads)
         ]
         pod = pod.append("initContainers", fetchers, ("model", "fetcher"))
     if model.image_pull_secrets:
@@ -337,7 +337,7 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
 #: Characters of the digest in the warm-up Job's name.
 DIGEST_LENGTH = 8
 
-# A folder gets its final name only once its download is complete. So no pod finds an incomplete
+# A directory gets its final name only once its download is complete. So no pod finds an incomplete
 # model, and a second attempt starts over.
 _SCRIPT = """\
 set -eu
@@ -352,8 +352,8 @@ while [ $# -gt 0 ]; do
   shift 2
 done"""
 
-# The kubelet creates the folder that a pod mounts, so a finished download cannot be renamed to it.
-# The folder is filled in place, and a marker file next to it shows that it is complete.
+# The kubelet creates the directory that a pod mounts, so a finished download cannot be renamed to
+# it. The directory is filled in place, and a marker file next to it shows that it is complete.
 _SCRIPT_IN_PLACE = """\
 set -eu
 while [ $# -gt 0 ]; do

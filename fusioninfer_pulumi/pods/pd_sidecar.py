@@ -172,9 +172,9 @@ def _choose_protocol(
 
 #: Name of the sidecar's container.
 SIDECAR = "pd-sidecar"
-# Folder at which the API server mounts the ServiceAccount's token, unless the container has another
-# mount there (the ServiceAccount admission plugin's DefaultAPITokenMountPath).
-_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  # a folder
+# Directory at which the API server mounts the ServiceAccount's token, unless the container has
+# another mount there (the ServiceAccount admission plugin's DefaultAPITokenMountPath).
+_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  # a directory
 _NO_TOKEN = "no-token"  # noqa: S105  # a volume
 _TOKEN = "sidecar-token"  # noqa: S105  # a volume
 _TOKEN_SECONDS = 3607  # as in the volume that the API server would add

@@ -64,7 +64,7 @@ from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, UNKNOW
 
 #: `accelerator` of roles without GPUs.
 CPU = "cpu"
-#: Default cache folder of huggingface_hub in images of vLLM and SGLang, which run as root.
+#: Default cache directory of huggingface_hub in images of vLLM and SGLang, which run as root.
 _HUB_CACHE = "/root/.cache/huggingface"
 #: Origins of values.
 USER = "user"
@@ -409,9 +409,9 @@ class _RoleExpander:
         reason = "the engine's processes share memory; the default is 64Mi"
         added_volumes = [(shared_memory(spec, serving, size_limit), "a volume in memory", reason)]
         if self._needs_download_volume():
-            download_folder = empty_dir(spec, serving, "huggingface", _HUB_CACHE, {})
+            download_directory = empty_dir(spec, serving, "huggingface", _HUB_CACHE, {})
             reason = "a restarted container resumes its download"
-            added_volumes.append((download_folder, "an emptyDir", reason))
+            added_volumes.append((download_directory, "an emptyDir", reason))
         for volume_and_mount, value, reason in added_volumes:
             if volume_and_mount is not None:
                 volume, mount = volume_and_mount
@@ -421,12 +421,12 @@ class _RoleExpander:
         return {**self.template, "spec": spec}
 
     def _needs_download_volume(self) -> bool:
-        """Return whether the engine downloads the model to a folder outside of all volumes."""
+        """Return whether the engine downloads the model to a directory outside of all volumes."""
         if self.model.fetch is Fetch.INIT_CONTAINER or hub_name(self.model.uri) is None:
             return False
         mounts = self.user_container.get("volumeMounts") or ()
-        folders = [f"{str(mount.get('mountPath')).rstrip('/')}/" for mount in mounts]
-        has_mount = any(f"{_HUB_CACHE}/".startswith(folder) for folder in folders)
+        directories = [f"{str(mount.get('mountPath')).rstrip('/')}/" for mount in mounts]
+        has_mount = any(f"{_HUB_CACHE}/".startswith(directory) for directory in directories)
         return self.model.cache is None and not has_mount
 
     def _build_container(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:

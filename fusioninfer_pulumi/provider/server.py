@@ -31,7 +31,7 @@ from fusioninfer_pulumi.component.serving_prerequisites import (
     ServingPrerequisitesArgs,
 )
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, raise_errors
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.typed_args import kubernetes_name
 from fusioninfer_pulumi.loading.validate import validate_mapping
@@ -77,7 +77,7 @@ class ServiceOutputs(TypedDict):
 
 def read_package_schema() -> str:
     """Return the text of the Pulumi package's schema."""
-    return (FOLDER / PACKAGE_SCHEMA).read_text(encoding="utf-8")
+    return (DIRECTORY / PACKAGE_SCHEMA).read_text(encoding="utf-8")
 
 
 class Provider(pulumi.provider.Provider):

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     CERTIFICATE_PATH,
-    CONFIG_FOLDER,
+    CONFIG_DIRECTORY,
     CONFIG_KEY,
     GRPC_PORT,
     HEALTH_PORT,
@@ -266,7 +266,7 @@ def _build_container(epp: EppPlan) -> Manifest:
     ]
     if epp.args.metrics is not MetricsMode.OFF:
         ports.append({"name": "metrics", "containerPort": METRICS_PORT})
-    mounts = [{"name": CONFIG_VOLUME, "mountPath": CONFIG_FOLDER, "readOnly": True}]
+    mounts = [{"name": CONFIG_VOLUME, "mountPath": CONFIG_DIRECTORY, "readOnly": True}]
     if epp.args.tls.secret_name is not None:
         mounts.append({"name": CERTIFICATE_VOLUME, "mountPath": CERTIFICATE_PATH, "readOnly": True})
     pause = {"preStop": {"sleep": {"seconds": _PAUSE_SECONDS}}}

@@ -63,9 +63,9 @@ def all_rules() -> Mapping[str, RuleEntry]:
     rules = {}
     for package in (_CORE, *list_plugin_packages()):
         spec = find_spec(package)
-        folders = None if spec is None else spec.submodule_search_locations
-        for folder in folders or ():
-            for path in Path(folder).glob("rule_examples/[a-z]*.yaml"):
+        directories = None if spec is None else spec.submodule_search_locations
+        for directory in directories or ():
+            for path in Path(directory).glob("rule_examples/[a-z]*.yaml"):
                 for rule_id, fields in _load_yaml(path).items():
                     rules[rule_id] = _build_entry(rule_id, path.stem, fields)
     return dict(sorted(rules.items()))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.findings import Location
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 
 Schema = Mapping[str, Any]
 
@@ -119,7 +119,7 @@ def pod_template_rules() -> KindSchema:
 @functools.cache
 def kind_schema(api_version: str, kind: str) -> KindSchema | None:
     """Return the schema of a kind, or None if there is none."""
-    file = FOLDER / "kubernetes" / f"{api_version.replace('/', '_')}_{kind}.json.gz"
+    file = DIRECTORY / "kubernetes" / f"{api_version.replace('/', '_')}_{kind}.json.gz"
     if not file.is_file():
         return None
     return KindSchema(gzip.decompress(file.read_bytes()).decode())

@@ -1,4 +1,4 @@
-"""Several files, and the files of a folder, are read as one input."""
+"""Several files, and the files of a directory, are read as one input."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SETS: dict[str, list[Manifest]] = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", slow_unless("KServe".__eq__, SETS))
-def test_folder_is_read_like_one_file(run: Run, name: str) -> None:
+def test_directory_is_read_like_one_file(run: Run, name: str) -> None:
     write("one.yaml", *SETS[name])
     files = [write(f"set/{index}.yaml", item) for index, item in enumerate(reversed(SETS[name]))]
     for command in ("render", "convert"):
@@ -68,7 +68,7 @@ def test_folder_is_read_like_one_file(run: Run, name: str) -> None:
     assert load("set") == load(Path("set")) == load(files) == wanted_args
 
 
-def test_findings_name_the_file_of_the_folder(run: Run) -> None:
+def test_findings_name_the_file_of_the_directory(run: Run) -> None:
     write("set/a.yaml", modelplane_samples.cached("--served-model-name=m"))
     write("set/b.yaml", samples.service(), modelplane_samples.cache(sizeGiB=0))
     expected = "set/b.yaml: huggingFace.sizeGiB: must be at least 1, got 0"
@@ -78,7 +78,7 @@ def test_findings_name_the_file_of_the_folder(run: Run) -> None:
         load("set")
 
 
-def test_other_objects_in_a_folder_are_ignored(run: Run) -> None:
+def test_other_objects_in_a_directory_are_ignored(run: Run) -> None:
     write("one.yaml", samples.service())
     write("set/a.yml", samples.service(), NAMESPACE)
     write("set/values.yaml", {"replicas": 2})
@@ -124,7 +124,9 @@ def test_platform_objects_are_ignored(run: Run) -> None:
         ),
     ],
 )
-def test_folder_without_services_is_rejected(run: Run, documents: Any, expected: list[str]) -> None:
+def test_directory_without_services_is_rejected(
+    run: Run, documents: Any, expected: list[str]
+) -> None:
     write("set/a.yaml", *documents)
     status, out, messages = run("render", "set")
     assert (status, out, messages[: len(expected)]) == (2, "", expected)
@@ -132,7 +134,7 @@ def test_folder_without_services_is_rejected(run: Run, documents: Any, expected:
         load("set")
 
 
-def test_unreadable_files_in_a_folder_are_reported(run: Run) -> None:
+def test_unreadable_files_in_a_directory_are_reported(run: Run) -> None:
     write("set/a.yaml", samples.service())
     Path("set/b.yaml").write_bytes(b"\xff\xfe")
     Path("set/c.yaml").write_text("a: [1\n")
@@ -160,22 +162,22 @@ def test_stacks_checked_in_one_call_are_separate_inputs(run: Run) -> None:
     write("prod/a.yaml", deployment)
     (expected,) = run("check", "dev", "prod")[2]
     assert expected.startswith("prod/a.yaml: template.spec.modelCacheRef: cannot be carried over")
-    # Folders whose documents have different names are one stack.
+    # Directories whose documents have different names are one stack.
     write("prod/a.yaml", {**deployment, "metadata": {"name": "other"}})
     assert run("check", "dev", "prod")[0] == 0
 
 
-def test_project_folder_with_unsupported_runtime_is_rejected_once(run: Run) -> None:
+def test_project_directory_with_unsupported_runtime_is_rejected_once(run: Run) -> None:
     write("set/a.yaml", samples.service())
     write("set/Pulumi.yaml", {"name": "p", "runtime": "nodejs"})
     assert "set: Pulumi.yaml: runtime" in run("render", "set")[2][0]
     (expected,) = run("render", "set", "set/a.yaml")[2]
     assert expected.startswith("set: Pulumi.yaml: runtime")
-    # A program may load the manifests in its folder.
+    # A program may load the manifests in its directory.
     assert len(load("set")) == 1
 
 
-def test_folders_of_rendered_objects_are_compared(run: Run) -> None:
+def test_directories_of_rendered_objects_are_compared(run: Run) -> None:
     write("new.yaml", samples.service())
     Path("old").mkdir()
     Path("old/all.yaml").write_text(run("render", "new.yaml")[1])

@@ -15,8 +15,8 @@ from fusioninfer_pulumi.cli.main import main
 from importers.tests.kthena_samples import Manifest, route, server, serving
 
 
-def write(folder: Path, *documents: Any) -> str:
-    path = folder / "m.yaml"
+def write(directory: Path, *documents: Any) -> str:
+    path = directory / "m.yaml"
     path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
     return str(path)
 

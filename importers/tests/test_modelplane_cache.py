@@ -85,9 +85,9 @@ def test_engine_arguments_use_the_mount_path(document: Manifest, changed: Manife
         assert (container.get(key) or None) == changed.get(key, before or None)
     _, mount = container["volumeMounts"]
     (job,) = objects("Job", document, cache())
-    folder = job["spec"]["template"]["spec"]["containers"][0]["args"][1]
+    directory = job["spec"]["template"]["spec"]["containers"][0]["args"][1]
     assert mount["mountPath"] == "/mnt/models"
-    assert folder == f"/mnt/model-cache/{mount['subPath']}"
+    assert directory == f"/mnt/model-cache/{mount['subPath']}"
     assert "readOnly" not in mount
 
 

@@ -49,10 +49,10 @@ def test_manifest_without_importers_package_names_install_command(
     with pytest.raises(InvalidServiceError) as errors:
         load(source)
     (tmp_path / source.name).write_text(source.read_text("utf-8"), encoding="utf-8")
-    with pytest.raises(InvalidServiceError) as in_folder:
+    with pytest.raises(InvalidServiceError) as in_directory:
         load(tmp_path)
     importers.cache_clear()
-    assert str(errors.value) == str(in_folder.value).replace(f"{tmp_path}/", f"{source.parent}/")
+    assert str(errors.value) == str(in_directory.value).replace(f"{tmp_path}/", f"{source.parent}/")
     assert str(errors.value).endswith(
         'apiVersion: "workload.serving.volcano.sh/v1alpha1" needs an importer that is not '
         'installed; run pip install "git+https://github.com/fusioninfer/fusioninfer-pulumi'

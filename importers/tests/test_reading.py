@@ -28,8 +28,8 @@ PLUGIN = {"name": "p", "type": "BuiltIn"}
 LOSSY = serving(plugins=[PLUGIN])
 
 
-def write(folder: Path, *documents: Any) -> str:
-    path = folder / "m.yaml"
+def write(directory: Path, *documents: Any) -> str:
+    path = directory / "m.yaml"
     path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
     return str(path)
 

@@ -84,10 +84,10 @@ def binary(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "make", "says"),
     [
-        ("/dev/zero", no_file, "is outside the manifest's folder"),
-        ("../config.json", no_file, "is outside the manifest's folder"),
-        ("c.json", link_out, "is outside the manifest's folder"),
-        ("c.json", device, "is outside the manifest's folder"),
+        ("/dev/zero", no_file, "is outside the manifest's directory"),
+        ("../config.json", no_file, "is outside the manifest's directory"),
+        ("c.json", link_out, "is outside the manifest's directory"),
+        ("c.json", device, "is outside the manifest's directory"),
         ("c.json", link_to_itself, "cannot be read"),
         ("c.json", pipe, "is not a regular file"),
         ("c.json", a_folder, ""),

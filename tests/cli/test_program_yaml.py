@@ -149,6 +149,6 @@ def test_python_file_is_read_as_its_project_or_rejected(
     (folder.root / "Pulumi.yaml").unlink()
     assert main(["plan", str(program)]) == 2
     assert capsys.readouterr().err == (
-        f"{program}: is a Python program; pass the folder of its Pulumi.yaml instead "
+        f"{program}: is a Python program; pass the directory of its Pulumi.yaml instead "
         "[unreadable-file]\n"
     )

@@ -17,7 +17,7 @@ from rows import each_row
 from samples import container, problems, role, service, template, warnings
 
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput
 
 Manifest = dict[str, Any]
@@ -226,7 +226,7 @@ def tool(name: str) -> Any:
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11")
 def test_dashboards_equal_the_tools_output() -> None:
     committed = {
-        path.name: path.read_text(encoding="utf-8") for path in (FOLDER / "dashboards").iterdir()
+        path.name: path.read_text(encoding="utf-8") for path in (DIRECTORY / "dashboards").iterdir()
     }
     assert tool("dashboards").files() == committed, "run python tools/dashboards.py"
 

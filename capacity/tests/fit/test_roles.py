@@ -439,7 +439,7 @@ def test_partitioned_accelerators_are_unknown() -> None:
 
 
 def test_config_in_a_program_is_read(tmp_path: Path) -> None:
-    """Without a manifest's folder, any regular file is accepted."""
+    """Without a manifest's directory, any regular file is accepted."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG), encoding="utf-8")
     spec: dict[str, Any] = {

@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.05
 
 
 def run_program(
-    folder: Path,
+    directory: Path,
     stack: str | None = None,
     *,
     show_secrets: bool = False,
@@ -46,7 +46,7 @@ def run_program(
     other. Its output goes to standard error after its end; secret values are masked.
 
     Args:
-        folder: The folder with `Pulumi.yaml`.
+        directory: The directory with `Pulumi.yaml`.
         stack: The stack whose configuration is used; by default the project's only stack, or `dev`
             if there is none or several.
         show_secrets: Whether secret values are in the recording and in the program's output.
@@ -57,7 +57,7 @@ def run_program(
         InvalidServiceError: The project is invalid, the stack does not exist, or the program
             failed; the last finding then has the stack frames in the user's files, outermost first.
     """
-    project = load_project(folder, stack)
+    project = load_project(directory, stack)
     # Imported before the fork, so that several programs share the loaded SDK.
     child = importlib.import_module("fusioninfer_pulumi.cli.program.child_process")
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:

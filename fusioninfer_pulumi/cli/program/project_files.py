@@ -37,7 +37,7 @@ class Project(NamedTuple):
     """A Pulumi project with a program in Python or YAML, and the configuration of one stack.
 
     Attributes:
-        root: The folder with `Pulumi.yaml`.
+        root: The directory with `Pulumi.yaml`.
         content: The content of `Pulumi.yaml`, which also contains a program in YAML.
         program: The file to run.
         runtime: `python` or `yaml`.
@@ -57,15 +57,15 @@ class Project(NamedTuple):
     findings: list[Finding]
 
 
-def load_project(folder: Path, stack: str | None) -> Project:
-    """Read the project in a folder with one of `PROJECT_FILES`, and a stack.
+def load_project(directory: Path, stack: str | None) -> Project:
+    """Read the project in a directory with one of `PROJECT_FILES`, and a stack.
 
     The stack is by default the only stack, otherwise `dev`.
 
     Raises InvalidServiceError if the project has no program to run, the stack does not exist, or a
     file is invalid.
     """
-    root = folder.resolve()
+    root = directory.resolve()
     path = next(root / name for name in PROJECT_FILES if (root / name).is_file())
     project_file = _read_file(path)
     content = project_file.content
@@ -88,8 +88,8 @@ def load_project(folder: Path, stack: str | None) -> Project:
         main = main / "__main__.py"
     if not (root / main).is_file():
         raise _make_error(f"{path.name}: {main} does not exist")
-    stack_folder = root / str(content.get("stackConfigDir") or ".")
-    stack, stack_path, findings = _choose_stack(stack_folder, stack)
+    stack_directory = root / str(content.get("stackConfigDir") or ".")
+    stack, stack_path, findings = _choose_stack(stack_directory, stack)
     stack_file = _YamlFile({}, {}) if stack_path is None else _read_file(stack_path)
     if stack_file.content.get("environment"):
         text = f"Pulumi.{stack}.yaml: environment is ignored, because only Pulumi can open it"
@@ -128,10 +128,10 @@ def _read_file(path: Path) -> _YamlFile:
     return _YamlFile(content, spelled or {})
 
 
-def _choose_stack(folder: Path, stack: str | None) -> tuple[str, Path | None, list[Finding]]:
+def _choose_stack(directory: Path, stack: str | None) -> tuple[str, Path | None, list[Finding]]:
     """Return the name of the stack, its config file if it has one, and warnings."""
     stacks = {
-        path.stem.removeprefix("Pulumi."): path for path in sorted(folder.glob("Pulumi.*.y*ml"))
+        path.stem.removeprefix("Pulumi."): path for path in sorted(directory.glob("Pulumi.*.y*ml"))
     }
     names = ", ".join(sorted(stacks)) or "none"
     if stack is not None:

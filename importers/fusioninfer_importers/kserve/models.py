@@ -93,7 +93,7 @@ class ClaimTier(ImportedModel):
 
 
 class FileSystemTier(ImportedModel):
-    """A folder of a volume."""
+    """A directory of a volume."""
 
     empty_dir: EmptyDirTier | None = None
     pvc: ClaimTier | None = None

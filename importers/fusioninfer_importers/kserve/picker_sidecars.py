@@ -110,10 +110,10 @@ def _build_tokenizer(
             reference = {"secretKeyRef": {"name": secret, "key": "HF_TOKEN"}}
             container["env"].append({"name": "HF_TOKEN", "valueFrom": reference})
     elif scheme == "pvc":
-        claim, _, folder = path.partition("/")
+        claim, _, directory = path.partition("/")
         name, options = _WEIGHTS, []
         mount = {"name": "tokenizer-model", "mountPath": _WEIGHTS, "readOnly": True}
-        container["volumeMounts"].append({**mount, **({"subPath": folder} if folder else {})})
+        container["volumeMounts"].append({**mount, **({"subPath": directory} if directory else {})})
         volume = {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
         preset["volumes"].append({"name": "tokenizer-model", **volume})
     else:

@@ -322,7 +322,7 @@ def _convert_picker_pods(builder: ServiceBuilder, picker: Location, scheduler: N
             sidecars.append(container)
             continue
         name = container.content["name"]
-        builder.report.consume(name.at)
+        builder.report.consume(name.field)
         ports = container.get("ports")
         new_fields: dict[str, Node | None] = {}
         if ports is not None and all(port.value in _PORTS for port in ports.items):

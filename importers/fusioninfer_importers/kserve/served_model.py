@@ -155,11 +155,13 @@ def _convert_lora(builder: ServiceBuilder, model: Node) -> None:
         copy_fields(builder, target, adapter, "name", "uri")
         _report_criticality(builder, adapter)
         if adapter.get("name") is None:
-            builder.report.invalid(adapter.at, "adapter name is required")
+            builder.report.invalid(adapter.field, "adapter name is required")
         _report_confidential(builder, adapter)
         nested = adapter.get("lora")
         if nested is not None:
-            builder.report.unsupported(nested.at, "is not supported; an adapter has name and uri")
+            builder.report.unsupported(
+                nested.field, "is not supported; an adapter has name and uri"
+            )
     items = adapters.items if adapters is not None else []
     if isinstance(builder.main.namespace, str):
         # Each adapter is served by its qualified name, too (attachLoRAAdapters).
@@ -231,7 +233,9 @@ def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
         # KServe merges them into its defaults. Without these, the limits would be the requests.
         is_resources = key == "resources" and isinstance(source.content, dict)
         field = (
-            merge(make_node(source.at, {"requests": _REQUESTS}), source) if is_resources else source
+            merge(make_node(source.field, {"requests": _REQUESTS}), source)
+            if is_resources
+            else source
         )
         present = builder.get(target)
         if key == "name":
@@ -247,6 +251,6 @@ def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
         elif present is None:
             copy_node(builder, target, field)
         elif present == field.value:
-            report.consume(*(leaf.at for _, leaf in source.leaves()))
+            report.consume(*(leaf.field for _, leaf in source.leaves()))
         else:
             report.unsupported(field.field, "must be the same in all pods of a service")

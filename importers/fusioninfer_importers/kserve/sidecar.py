@@ -101,8 +101,8 @@ def _convert_override(builder: ServiceBuilder, target: Location, container: Node
         copy_node(builder, (*target, "args"), Node(container.field, flags, synthetic=True))
     for key, field in container.content.items():
         if field.value in _PRESET_FIELDS.get(key, ()):
-            report.consume(*(leaf.at for _, leaf in field.leaves()))
+            report.consume(*(leaf.field for _, leaf in field.leaves()))
         elif key not in ("image", "resources", "command", "args"):
             report.unsupported(
-                field.at, "is not supported; the sidecar has image, resources and args"
+                field.field, "is not supported; the sidecar has image, resources and args"
             )

@@ -239,7 +239,7 @@ def _copy_metadata(builder: ServiceBuilder, target: Location, metadata: Node) ->
     for key, node in metadata.content.items():
         if key == MODEL_ROUTING:
             builder.report.left_out(
-                node.at, "set by KServe's presets; controls the header rule of the route"
+                node.field, "set by KServe's presets; controls the header rule of the route"
             )
         else:
             copy_node(builder, (*target, key), node)

@@ -117,7 +117,7 @@ class KvEventsArgs(SpecModel):
     topic: Text | None
     "Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers\n    subscribe to."
 
-_Folder = str
+_Directory = str
 
 class EvictionPolicy(str, enum.Enum):
     """Policy that chooses the KV cache blocks to evict from host memory."""
@@ -138,7 +138,7 @@ class ClaimReferenceArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.ClaimReferenceArgsDict]) -> None: ...
     name: NameOrOutput
     "Name of the claim; must be `ReadWriteMany` if several pods use it."
-    path: _Folder | None
+    path: _Directory | None
     "Directory in the claim; its root by default."
 
 class ClaimTierArgs(SpecModel):

@@ -193,7 +193,7 @@ class ModelSource(NamedTuple):
         scheme: `hf`, `pvc`, `s3` or `oci`.
         target: The repository, claim, bucket with key, or image.
         path: Path in the claim, without slashes at its ends; empty for other schemes.
-        revision: Revision of the repository, None for its main branch and for other schemes.
+        revision: Revision of the repository, or None for its main branch and for other schemes.
     """
 
     scheme: str

@@ -96,7 +96,7 @@ class MultinodeArgs(SpecModel):
     node_count: PositiveCount | None
     "Nodes (and pods) per replica, including the leader. Default: the role's\n    `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."
     launcher: Launcher | None
-    "How the pods of a replica form one engine. By default the first that applies: `none` with a\n    `workerTemplate` (if `parallelism` is also set, only if that template has a command);\n    `data-parallel` for vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for\n    SGLang and generated containers; `ray`."
+    "How the pods of a replica form one engine. By default the first that applies: `none` if the\n    `workerTemplate` has a command, or is set without `parallelism`;\n    `data-parallel` for vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for\n    SGLang and generated containers; `ray`."
 
 class NetworkConfigArgs(SpecModel):
     """LeaderWorkerSet's `networkConfig`."""
@@ -174,7 +174,7 @@ class RoleArgs(SpecModel):
     accelerator: Text | None
     "Accelerator model, such as `H100`, or its memory, such as `80Gi`. Memory checks use it; by\n    default they infer it from claims and node selectors. Generated containers derive `gpus` and the\n    image from it; the value `cpu` selects the engine's CPU build. It does not affect scheduling."
     gpus: PositiveCount | None
-    "GPUs per pod of generated containers. Default: the template's GPUs, else the number that\n    `parallelism` or the template's arguments require, else that of the model's catalogue entry or\n    the package fusioninfer-capacity for `accelerator`."
+    "GPUs per pod of generated containers. Default: the template's GPUs, else the number that\n    `parallelism` or the template's arguments require, else the number that the model catalogue or\n    the package fusioninfer-capacity gives for `accelerator`."
     resource_claims: list[ResourceClaimArgs] | None
     "Devices that each pod's serving container claims (DRA) instead of requesting accelerators as\n    resources; none by default."
     rollout: RoleRolloutArgs | None
@@ -210,7 +210,7 @@ class RoleArgs(SpecModel):
     strategy: Strategy | None
     "Routers only: load-balancing strategy of the endpoint picker. Default: `prefix-cache`, or\n    `pd-disaggregation` if prefill and decode are separate roles."
     scorers: dict[str, float] | None
-    "Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,\n    `load`, `running`, `lora`, `session`, if the endpoint picker has them."
+    "Routers only: weights by scorer, instead of the strategy's. Scorers: `prefix-cache`,\n    `kv-cache`, `queue`, `load`, `running`, `lora`, `session`, if the endpoint picker has them."
     httproute: HttpRouteArgs | None
     "Routers only: the spec of a Gateway API HTTPRoute."
     gateway: GatewayArgs | None

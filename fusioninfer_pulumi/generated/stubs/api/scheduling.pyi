@@ -65,7 +65,7 @@ class GangPolicyArgs(SpecModel):
     required_replicas: RequiredReplicas
     "Which replicas `minRoleReplicas` counts: `Any` (default) or `LowestOrdinals`. With\n    `LowestOrdinals` an optional replica cannot replace a required one during an update, but while a\n    required replica is unschedulable, no other pod of the gang is scheduled."
     min_resources: bool
-    "Whether to set `minResources` in the PodGroup: Volcano then admits the gang only if the queue\n    has capacity for it, or for its required replicas with `minRoleReplicas`. Off by default."
+    "Whether to set `minResources` in the PodGroup: Volcano then admits the gang only if the queue\n    has capacity for it or, with `minRoleReplicas`, for its required replicas. Off by default."
     network_topology: NetworkTopologyArgs | None
     "Maximum network distance between pods; unlimited by default. Requires HyperNodes and\n    Volcano's scheduler plugin `network-topology-aware`."
 
