@@ -111,7 +111,7 @@ def _compare_pod(
     plan: ServicePlan, namespace: str, role: RolePlan, planned: LwsPlan, group: int, worker: int
 ) -> Any:
     planned_pod = (role.pods.worker if worker else None) or role.pods.leader
-    user_metadata = planned_pod.expanded_template.get("metadata") or {}
+    user_metadata = planned_pod.initial_template.get("metadata") or {}
     containers = {item["name"]: item for item in planned_pod.spec["containers"]}
     gpus = role.pod_accelerators[worker]
     leader = f"{planned.name}-{group}"
@@ -150,7 +150,7 @@ def _compare_pod(
             yield key, serving.get(key, []), list(containers[role.pods.leader.name].get(key) or ())
         if worker:
             # All pods of a replica have the generated preStop hook, but only leaders the user's.
-            hooks = ("lifecycle",) if "lifecycle" in planned_pod.expanded_container else ()
+            hooks = ("lifecycle",) if "lifecycle" in planned_pod.initial_container else ()
             leader_fields = sorted(k for k in ("ports", "readinessProbe", *hooks) if k in serving)
             yield "fields for leaders only", leader_fields, []
         yield "accelerators", _count_accelerators(spec), gpus

@@ -94,7 +94,7 @@ def _list_policy_rules(built: BuiltService) -> tuple[FieldRule, ...]:
 
 
 def _get_annotations(pod: Pod) -> Mapping[str, Any]:
-    return (pod.expanded_template.get("metadata") or {}).get("annotations") or {}
+    return (pod.initial_template.get("metadata") or {}).get("annotations") or {}
 
 
 def _locate_annotation(pod: Pod, key: str) -> Location:
@@ -108,7 +108,7 @@ def _check_pod_scheduler(
         ("schedulerName", scheduler),
         ("priorityClassName", scheduling.priority_class_name),
     ):
-        user_value = pod.expanded_template["spec"].get(field)
+        user_value = pod.initial_template["spec"].get(field)
         if expected is not None and user_value not in (None, expected):
             message = f'must be "{expected}" as for the service, or unset; got {show(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
@@ -116,7 +116,7 @@ def _check_pod_scheduler(
 
 def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     """Reject fields of a pod that the library sets for its gang, or that deadlock the gang."""
-    spec, message = pod.expanded_template["spec"], "is set by fusioninfer-pulumi; remove it"
+    spec, message = pod.initial_template["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
             yield error(SET_BY_LIBRARY, (*pod.path, "spec", "schedulingGroup"), message)
@@ -206,6 +206,6 @@ def check_kueue_labels(built: BuiltService) -> Iterator[Finding]:
     )
     for role in built.plan.roles:
         for pod in role.pods.user_pods:
-            pod_metadata = pod.expanded_template.get("metadata") or {}
+            pod_metadata = pod.initial_template.get("metadata") or {}
             if key in (pod_metadata.get("labels") or {}):
                 yield error(KUEUE_LABEL, (*pod.path, "metadata", "labels", key), message)

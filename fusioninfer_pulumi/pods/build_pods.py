@@ -69,7 +69,7 @@ def build_pods(roles: Sequence[Context]) -> tuple[list[tuple[Context, RolePods]]
     """Run all passes on the pods of each role, then add the revisions."""
     built, findings = [], []
     for ctx in roles:
-        pods = ctx.expanded_pods
+        pods = ctx.initial_pods
         for add_feature in PASSES:
             pods, problems = add_feature(pods, ctx)
             findings += problems
@@ -99,7 +99,7 @@ def build_contexts(
 ) -> list[Context]:
     """Return the context of each role that runs pods; `intent` is None without a router."""
     roles = [
-        (position, role, read_expanded_pods(position, role))
+        (position, role, build_initial_pods(position, role))
         for position, role in enumerate(args.roles)
         if role.component_type is not ComponentType.ROUTER
     ]
@@ -110,17 +110,17 @@ def build_contexts(
             args=args,
             position=position,
             role=role,
-            expanded_pods=expanded_pods,
-            launcher=_choose_launcher(role, expanded_pods),
+            initial_pods=initial_pods,
+            launcher=_choose_launcher(role, initial_pods),
             pairing=pairing if role.component_type in PD_ROLES else None,
             shape=shape,
         )
-        for position, role, expanded_pods in roles
+        for position, role, initial_pods in roles
     ]
 
 
-def read_expanded_pods(position: int, role: RoleArgs) -> RolePods:
-    """Return the pods of a role with the values of presets, before the first pass."""
+def build_initial_pods(position: int, role: RoleArgs) -> RolePods:
+    """Return the pods of a role before the first pass."""
     fields = {"template": role.template, "leaderTemplate": role.leader_template}
     field, template = next(
         (name, template) for name, template in fields.items() if template is not None
@@ -128,7 +128,7 @@ def read_expanded_pods(position: int, role: RoleArgs) -> RolePods:
     name = str(find_serving_container(template, role.container)["name"])
     leader = Pod(
         path=("roles", position, field),
-        expanded_template=template,
+        initial_template=template,
         template=template,
         name=name,
         is_leader=True,
@@ -138,7 +138,7 @@ def read_expanded_pods(position: int, role: RoleArgs) -> RolePods:
         return RolePods(leader)
     worker = Pod(
         path=("roles", position, "workerTemplate"),
-        expanded_template=worker_template,
+        initial_template=worker_template,
         template=worker_template,
         name=str(find_serving_container(worker_template, role.container or name)["name"]),
         is_leader=False,
@@ -177,8 +177,8 @@ def _plan_pairing(
     if family.sidecar_image is None:
         return None
     prefillers = [
-        (role, expanded_pods.leader)
-        for _, role, expanded_pods in roles
+        (role, initial_pods.leader)
+        for _, role, initial_pods in roles
         if role.component_type is ComponentType.PREFILLER
     ]
     # A check rejects prefill roles with different ports.

@@ -107,14 +107,14 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     """Write the launcher's command lines into the pods of a multi-node replica."""
     leader, worker = pods.leader, pods.worker
     findings = []
-    if leader.expanded_command.engine is not None or ctx.launcher in EDITING_LAUNCHERS:
+    if leader.initial_command.engine is not None or ctx.launcher in EDITING_LAUNCHERS:
         # Launchers quote all pods' arguments, and checks read the leader's, so Outputs are errors.
         findings = [
             error(OUTPUT_IN_COMMAND, location, OUTPUT_HINT)
             for pod in (pods.user_pods if ctx.launcher in EDITING_LAUNCHERS else [leader])
             for key in ("command", "args")
-            if has_output(pod.expanded_container.get(key))
-            for location in output_paths(pod.expanded_container[key], (*pod.container_path, key))
+            if has_output(pod.initial_container.get(key))
+            for location in output_paths(pod.initial_container[key], (*pod.container_path, key))
         ]
     if ctx.launcher not in EDITING_LAUNCHERS or worker is None or findings:
         return pods, findings
@@ -127,8 +127,8 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         pods = pods.put(leader.with_command(edited))
         # Only a command that was set before the passes is an error, because passes add arguments to
         # workers, too.
-        expanded = worker.expanded_container
-        is_explicit = expanded.get("command") or expanded.get("args")
+        initial = worker.initial_container
+        is_explicit = initial.get("command") or initial.get("args")
         if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and is_explicit:
             message = (
                 "is replaced by launcher ray, which starts Ray on the workers; remove it, or use "

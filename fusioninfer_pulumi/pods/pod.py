@@ -90,10 +90,10 @@ class Pod:
 
     Attributes:
         path: The user's field with the template, such as `roles[0].template`.
-        expanded_template: The user's template with the values of presets, `podLabels` and
-            `podAnnotations`.
-        template: The template with the changes of the passes so far. A pass returns a new template
-            and only appends to lists, so that the indexes of the user's items stay valid.
+        initial_template: The template before the first pass: the user's, with values of presets,
+            `podLabels` and `podAnnotations`.
+        template: The template with the changes of the passes that have run. Passes only append to
+            lists, so the user's items keep their indexes.
         name: Name of the serving container.
         is_leader: Whether the leader uses it; before `split_worker_template` the workers may use it
             too.
@@ -102,7 +102,7 @@ class Pod:
     """
 
     path: Location
-    expanded_template: Template
+    initial_template: Template
     template: Template
     name: str
     is_leader: bool
@@ -120,20 +120,20 @@ class Pod:
         return _find_container(self.template, self.name)[1]
 
     @property
-    def expanded_container(self) -> Mapping[str, Any]:
-        """The serving container of the expanded template."""
-        return _find_container(self.expanded_template, self.name)[1]
+    def initial_container(self) -> Mapping[str, Any]:
+        """The serving container before the first pass."""
+        return _find_container(self.initial_template, self.name)[1]
 
     @property
     def container_path(self) -> Location:
-        """Path of the serving container in the expanded template."""
-        index, _ = _find_container(self.expanded_template, self.name)
+        """Path of the serving container in the initial template."""
+        index, _ = _find_container(self.initial_template, self.name)
         return (*self.path, "spec", "containers", index)
 
     @property
     def command_path(self) -> Location:
         """Path of `args`, or of `command` if only that is set."""
-        container = self.expanded_container
+        container = self.initial_container
         has_only_command = container.get("command") and not container.get("args")
         return (*self.container_path, "command" if has_only_command else "args")
 
@@ -143,9 +143,9 @@ class Pod:
         return read_command(self.container)
 
     @cached_property
-    def expanded_command(self) -> EngineCommand:
-        """The command line of the expanded template."""
-        return read_command(self.expanded_container)
+    def initial_command(self) -> EngineCommand:
+        """The command line before the first pass."""
+        return read_command(self.initial_container)
 
     @property
     def has_command(self) -> bool:
@@ -313,7 +313,7 @@ class Context(NamedTuple):
         args: The service after presets.
         position: Index of the role in the service's `roles`.
         role: The role after presets, with the model's size in its `startup`.
-        expanded_pods: The role's pods before the first pass.
+        initial_pods: The role's pods before the first pass.
         launcher: Launcher of multi-node replicas, or None for single pods.
         pairing: Settings that prefill and decode pods share, or None for other services and roles.
         shape: Layout, gang and scheduler of the service.
@@ -323,7 +323,7 @@ class Context(NamedTuple):
     args: InferenceServiceArgs
     position: int
     role: RoleArgs
-    expanded_pods: RolePods
+    initial_pods: RolePods
     launcher: Launcher | None
     pairing: Pairing | None
     shape: ServiceShape

@@ -57,7 +57,7 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
         "timeoutSeconds": 5,
     }
     probes: dict[str, Any] = {}
-    if "readinessProbe" not in pods.leader.expanded_container:
+    if "readinessProbe" not in pods.leader.initial_container:
         probes["readinessProbe"] = probe
     if ctx.role.startup is not None:
         failures = math.ceil(compute_startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
@@ -99,7 +99,7 @@ def _add_pause(pod: Pod, drain: int) -> Pod:
     user_grace = pod.spec.get(GRACE_FIELD)
     # An Output's value is unknown, and the API server rejects other types than integers.
     is_long = user_grace is None or (isinstance(user_grace, int) and user_grace > PAUSE_SECONDS)
-    if "lifecycle" in pod.expanded_container or not is_long:
+    if "lifecycle" in pod.initial_container or not is_long:
         return pod
     seconds = PAUSE_SECONDS if pod.is_leader else PAUSE_SECONDS + drain
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}

@@ -47,7 +47,7 @@ def drawn() -> list[tuple[Any, ServicePlan]]:
 def test_pass_does_not_change_its_input() -> None:
     for manifest in SERVICES.values():
         for ctx in roles_of(manifest):
-            pods = ctx.expanded_pods
+            pods = ctx.initial_pods
             for item in PASSES:
                 before = copy.deepcopy([pod.template for pod in pods.all])
                 built, _ = item(pods, ctx)
@@ -60,7 +60,7 @@ def test_user_list_items_keep_their_index() -> None:
         for plan_role in plan.roles:
             for pod in plan_role.pods.user_pods:
                 for key in NAMED:
-                    fields = [item["name"] for item in pod.expanded_template["spec"].get(key) or ()]
+                    fields = [item["name"] for item in pod.initial_template["spec"].get(key) or ()]
                     finished = [item["name"] for item in pod.spec.get(key) or ()]
                     assert finished[: len(fields)] == fields
 

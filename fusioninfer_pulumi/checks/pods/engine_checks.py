@@ -23,7 +23,7 @@ ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
 def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Reject images of engine releases that are older than the supported ones."""
     for pod in pods.user_pods:
-        engine, image = pod.expanded_command.engine, pod.expanded_command.image
+        engine, image = pod.initial_command.engine, pod.initial_command.image
         if engine is None or not image.is_stock or image.engine != engine.name:
             continue
         oldest = load_argument_table(engine.name).releases[0]
@@ -70,7 +70,7 @@ def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
-        command, variables = pod.expanded_command, read_plain_variables(pod.expanded_container)
+        command, variables = pod.initial_command, read_plain_variables(pod.initial_container)
         # `connector` is a text if the transfer argument cannot be read: the reason. For prefillers
         # and decoders `pods/kv_cache.py` reports it.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)

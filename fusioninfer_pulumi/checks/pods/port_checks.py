@@ -52,7 +52,7 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     """Report an engine that listens on loopback, where the kubelet's probes cannot reach it."""
     command, engine, leader = pods.command, pods.command.engine, pods.leader
     has_sidecar = pods.kv is not None and pods.kv.sidecar is not None
-    user_sidecar = find_user_sidecar(leader.expanded_template, leader.name, pods.port)
+    user_sidecar = find_user_sidecar(leader.initial_template, leader.name, pods.port)
     if engine is None or not command.is_readable or has_sidecar or user_sidecar is not None:
         return
     host = command.value(HOST_FLAG)
@@ -87,7 +87,7 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     # Another container, or another program in a script, may listen on any port.
     is_only_listener = not other_containers and command.script is None
     for path in _PROBES:
-        user_probe, probe = pod.expanded_container, pod.container
+        user_probe, probe = pod.initial_container, pod.container
         for key in path:
             user_probe, probe = known_mapping(user_probe.get(key)), known_mapping(probe.get(key))
         for kind in _NETWORK_ACTIONS:
@@ -119,7 +119,7 @@ def _lacks_api_key(action: Mapping[str, Any], pods: RolePods) -> bool:
     engine, path = pods.command.engine, action.get("path")
     if engine is None or not isinstance(path, str):
         return False
-    variables = {entry.get("name") for entry in pods.leader.expanded_container.get("env") or ()}
+    variables = {entry.get("name") for entry in pods.leader.initial_container.get("env") or ()}
     headers = {str(header.get("name")).lower() for header in action.get("httpHeaders") or ()}
     has_key = engine.http.api_key_variable in variables or pods.command.has("--api-key")
     needs_key = has_key and engine.http.paths_with_api_key.match(path) is not None
@@ -129,17 +129,15 @@ def _lacks_api_key(action: Mapping[str, Any], pods: RolePods) -> bool:
 def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine, or the user's sidecar, listens on the role's port."""
     leader, port, role_port = pods.leader, pods.port, ctx.role.port
-    command = leader.expanded_command
+    command = leader.initial_command
     location = leader.command_path if role_port is None else ctx.locate("port")
     engine, port_argument = command.engine, command.port
     engine_port = find_served_port(command)
     if engine is None or engine_port is None or engine_port == port:
         return
-    if find_user_sidecar(leader.expanded_template, leader.name, port) is not None:
+    if find_user_sidecar(leader.initial_template, leader.name, port) is not None:
         return
-    declared = {
-        entry.get("containerPort") for entry in leader.expanded_container.get("ports") or ()
-    }
+    declared = {entry.get("containerPort") for entry in leader.initial_container.get("ports") or ()}
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
     # A custom image's entrypoint or an unreadable script may choose another port.
@@ -168,11 +166,11 @@ def check_startup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from _check_startup_probe(pods, ctx)
     if startup is None:
         if command.engine is not None:
-            yield from _check_liveness_probe(location, leader.expanded_container)
+            yield from _check_liveness_probe(location, leader.initial_container)
     elif startup.timeout is None and startup.model_size is None:
         message = "requires timeout, modelSize, or the size of the service's model (model.size)"
         yield error(FIELD_REQUIRED, location, message)
-    elif "startupProbe" in leader.expanded_container:
+    elif "startupProbe" in leader.initial_container:
         message = "conflicts with the container's startupProbe; remove one of them"
         yield error(TAKEN_BY_TEMPLATE, location, message)
     elif command.engine is None:
@@ -206,7 +204,7 @@ def _compute_probe_seconds(probe: Mapping[str, Any]) -> int | None:
 def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about a startup probe that fails before the weights are read."""
     probe = pods.leader.container.get("startupProbe")
-    has_user_probe = "startupProbe" in pods.leader.expanded_container
+    has_user_probe = "startupProbe" in pods.leader.initial_container
     startup = ctx.role.startup or StartupArgs()
     is_explicit = has_user_probe or startup.timeout is not None
     model, uri = ctx.args.model, f"hf://{pods.command.model}"

@@ -26,7 +26,7 @@ KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 
 def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine's command line transfers the KV cache from prefill to decode."""
-    command = pods.leader.expanded_command  # before `add_kv_transfer` has added arguments
+    command = pods.leader.initial_command  # before `add_kv_transfer` has added arguments
     args, location = ctx.role.kv_transfer, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return

@@ -44,7 +44,7 @@ def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding
         # The workers of these launchers run ranks of the leader's engine.
         runs_leader_engine = pod.is_leader or ctx.launcher in EDITING_LAUNCHERS
         leader_engine = pods.command.engine if runs_leader_engine else None
-        engine = leader_engine or pod.expanded_command.engine
+        engine = leader_engine or pod.initial_command.engine
         if engine is None or is_misspelled:
             continue
         if _has_devices(pod) or _may_run_on_cpu(pod, pods.command):
@@ -78,7 +78,7 @@ def _has_devices(pod: Pod) -> bool:
 
 
 def _may_run_on_cpu(pod: Pod, leader_command: EngineCommand) -> bool:
-    image = (leader_command if pod.is_leader else pod.expanded_command).image
+    image = (leader_command if pod.is_leader else pod.initial_command).image
     by_image = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
     by_variable = any(
         _CPU_VARIABLES.fullmatch(str(variable.get("name")))
@@ -103,7 +103,7 @@ def check_volcano_claims(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[
         locations += [
             (*pod.path, "spec", "resourceClaims")
             for pod in pods.user_pods
-            if pod.expanded_template["spec"].get("resourceClaims")
+            if pod.initial_template["spec"].get("resourceClaims")
         ]
         if locations:
             message = (
@@ -134,7 +134,7 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             )
             yield warning(MEMORY_LIMIT_TOO_SMALL, ctx.locate("kvTransfer", "sharedMemory"), message)
         has_engine = (
-            pod.is_leader or ctx.launcher in EDITING_LAUNCHERS or bool(pod.expanded_command.engine)
+            pod.is_leader or ctx.launcher in EDITING_LAUNCHERS or bool(pod.initial_command.engine)
         )
         # Ranks on TPUs and Neuron devices do not communicate by shared memory.
         is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_amounts(pod))
@@ -213,7 +213,7 @@ def check_kv_cache_offloading(pods: RolePods, ctx: Context) -> Iterator[Finding]
 
 
 def _check_offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    resources = pod.expanded_container.get("resources") or {}
+    resources = pod.initial_container.get("resources") or {}
     limit = parse_amount((resources.get("limits") or {}).get(DISK))
     needed = sum_disk(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
     if sum_disk(args) and limit is not None and limit < needed:

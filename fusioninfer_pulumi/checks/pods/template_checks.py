@@ -167,7 +167,7 @@ CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
 def check_role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Warn about credentials in the templates of a role."""
     for pod in pods.user_pods:
-        yield from check_credentials(pod.path, pod.expanded_template)
+        yield from check_credentials(pod.path, pod.initial_template)
 
 
 def check_credentials(location: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
@@ -209,7 +209,7 @@ def check_pods(pods: RolePods, _: Context) -> Iterator[Finding]:
     for pod in pods.all:
         for finding in check_template(pod.template):
             # Generated labels are derived from names, which are checked elsewhere.
-            metadata = known_mapping(pod.expanded_template.get("metadata"))
+            metadata = known_mapping(pod.initial_template.get("metadata"))
             user_labels = known_mapping(metadata.get("labels"))
             is_label = finding.location[:2] == ("metadata", "labels")
             if not is_label or finding.location[-1] in user_labels:
