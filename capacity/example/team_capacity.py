@@ -39,8 +39,10 @@ class Capacity:
             budget = Budget(sum(role.pod_accelerators))
             budgets[role.name] = budget
             if budget.gpus > 16:
-                at = ("roles", role.position)
-                findings.append(core.error(GPU_BUDGET, at, f"at most 16 GPUs, got {budget.gpus}"))
+                location = ("roles", role.position)
+                findings.append(
+                    core.error(GPU_BUDGET, location, f"at most 16 GPUs, got {budget.gpus}")
+                )
         return budgets, findings
 
     def size_arguments(self, parser: argparse.ArgumentParser) -> None:

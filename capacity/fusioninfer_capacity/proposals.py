@@ -41,7 +41,7 @@ class Proposal:
         replicas: Replicas that decode, or that prefill and decode.
         prefillers: Replicas that only prefill.
         replica_load: Maximum load of one of `replicas`, or None if no load was given.
-        prefiller_load: Maximum load of one of `prefillers`, or None without them.
+        prefiller_load: Maximum load of one of `prefillers`, or None if there are none.
         source: Source of the step times, or None if no load was given.
     """
 

@@ -85,13 +85,13 @@ def validate_kind(
             yield document, valid
 
 
-def _drop_paths(value: Any, paths: set[Location], at: Location = ()) -> Any:
+def _drop_paths(value: Any, paths: set[Location], location: Location = ()) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: _drop_paths(item, paths, (*at, key))
+            key: _drop_paths(item, paths, (*location, key))
             for key, item in value.items()
-            if (*at, key) not in paths
+            if (*location, key) not in paths
         }
     if isinstance(value, list):
-        return [_drop_paths(item, paths, (*at, index)) for index, item in enumerate(value)]
+        return [_drop_paths(item, paths, (*location, index)) for index, item in enumerate(value)]
     return value

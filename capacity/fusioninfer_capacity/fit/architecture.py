@@ -139,7 +139,7 @@ class Architecture(ModelShape):
         limit: Maximum length that engines accept by default; None if the config has none.
         heads: Attention heads, and key-value heads; 0 if the config has none.
         bits: Bits of a parameter that is not quantized.
-        quantization: Format of the quantized parameters, or None without one.
+        quantization: Format of the quantized parameters, or None if none are quantized.
         doubt: Why the memory of its family is uncertain; None if it is not.
         experts: Routed experts of a layer, 0 without them.
     """

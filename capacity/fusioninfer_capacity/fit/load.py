@@ -30,8 +30,8 @@ class Load:
     """Requests of `input` and `output` tokens, `rate` per second, and their maximum latencies.
 
     Attributes:
-        ttft: Maximum seconds until the first token, or None without a limit.
-        tpot: Maximum seconds for each further token, or None without a limit.
+        ttft: Maximum seconds until the first token, or None for no limit.
+        tpot: Maximum seconds for each further token, or None for no limit.
     """
 
     rate: float

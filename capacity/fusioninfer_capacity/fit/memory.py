@@ -165,7 +165,8 @@ def fit(
     ]
     free = [memory.usable - memory.overhead - stage.weights for stage in pipeline_stages]
     tightest = min(
-        range(len(pipeline_stages)), key=lambda at: caches[at].count_requests(free[at], length)
+        range(len(pipeline_stages)),
+        key=lambda stage: caches[stage].count_requests(free[stage], length),
     )
     requests = max(0.0, caches[tightest].count_requests(free[tightest], length))
     copies = max(1, sizes.count_accelerators(nodes) // ranks)

@@ -113,11 +113,13 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
     return fitted, findings
 
 
-def _report_unchecked(at: Location, accelerator: Accelerator | None, reason: str) -> list[Finding]:
+def _report_unchecked(
+    location: Location, accelerator: Accelerator | None, reason: str
+) -> list[Finding]:
     """Report a skipped check if the role has an accelerator."""
     if accelerator is None:
         return []
-    return [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
+    return [info(MEMORY_NOT_CHECKED, location, f"memory not checked: {reason}")]
 
 
 #: Variables that make the cache larger than estimated: their values that do so, and the effect.

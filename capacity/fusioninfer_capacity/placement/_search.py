@@ -107,21 +107,22 @@ def build_option(
     """Return one way to place a service, given the usage; None if it does not fit."""
     after = add_usage(usage, service, assignment, minimum=minimum)
     touched = sorted(set(assignment))
-    if any(pools.fit(at, after[at]) is PoolFit.NO for at in touched):
+    if any(pools.fit(index, after[index]) is PoolFit.NO for index in touched):
         return None
     roles = list(zip(service.roles, assignment, strict=True))
     moved = [role for role, pool in roles if role.is_moved_to(pools.args[pool])]
     price = (Decimal(str(pools.args[pool].cost)) * role.accelerators for role, pool in roles)
     terms = Terms(
-        risky=sum(pools.fit(at, after[at]) is PoolFit.POSSIBLE for at in touched),
+        risky=sum(pools.fit(index, after[index]) is PoolFit.POSSIBLE for index in touched),
         cost=sum(price, Decimal(0)),
         pools=len(touched),
         stranded=sum(
-            pools.count_stranded(at, after[at]) - pools.count_stranded(at, usage[at])
-            for at in touched
+            pools.count_stranded(index, after[index]) - pools.count_stranded(index, usage[index])
+            for index in touched
         ),
         whole=sum(
-            pools.count_whole_nodes(at, after[at]) * pools.args[at].accelerators for at in touched
+            pools.count_whole_nodes(index, after[index]) * pools.args[index].accelerators
+            for index in touched
         ),
         order=assignment,
     )
@@ -161,25 +162,25 @@ class _Search:
         minima = [
             sum(sum(role.shape) * role.minimum for role in service.roles) for service in services
         ]
-        self.minima_from = [sorted(minima[at:]) for at in range(len(services) + 1)]
-        self.free_accelerators = sum(pools.count_free(at) for at in range(len(pools.args)))
+        self.minima_from = [sorted(minima[index:]) for index in range(len(services) + 1)]
+        self.free_accelerators = sum(pools.count_free(index) for index in range(len(pools.args)))
 
-    def find_best(self, at: int, usage: Usage) -> _Best:
+    def find_best(self, index: int, usage: Usage) -> _Best:
         """Return the best way to place the services from an index on, given the usage."""
-        if at == len(self.services):
+        if index == len(self.services):
             return _Best((0, 0, 0, 0), (), ())
-        key = (at, usage)
+        key = (index, usage)
         if key in self.best_by_usage:
             return self.best_by_usage[key]
         best: _Best | None = None
-        for option in self._list_options(self.services[at], usage):
+        for option in self._list_options(self.services[index], usage):
             if best is not None:
-                bound = _add(option.tiers, self._compute_bound(at + 1, option.usage))
+                bound = _add(option.tiers, self._compute_bound(index + 1, option.usage))
                 if (bound, option.rank) >= (best.tiers, best.ranks[0]):
                     continue
                 if self.steps > self.max_steps:
                     break
-            rest = self.find_best(at + 1, option.usage)
+            rest = self.find_best(index + 1, option.usage)
             candidate = _Best(
                 _add(option.tiers, rest.tiers),
                 (option.rank, *rest.ranks),
@@ -209,17 +210,17 @@ class _Search:
         )
         return sorted(choices, key=lambda option: (option.tiers, option.rank))
 
-    def _compute_bound(self, at: int, usage: Usage) -> Tiers:
+    def _compute_bound(self, index: int, usage: Usage) -> Tiers:
         """Return a lower bound of the objective for the services from an index on."""
-        unchanged, changed, unplaced, minimum = self.ideal[at]
+        unchanged, changed, unplaced, minimum = self.ideal[index]
         free_accelerators = self.free_accelerators - sum(
             packing.count_accelerators(load) for load in usage
         )
         unplaceable = 0
-        for count, requested in enumerate(self.minima_from[at]):
+        for count, requested in enumerate(self.minima_from[index]):
             free_accelerators -= requested
             if free_accelerators < 0:
-                unplaceable = len(self.minima_from[at]) - count
+                unplaceable = len(self.minima_from[index]) - count
                 break
         if unplaceable > unplaced:
             return unchanged, changed, unplaceable, 0

@@ -40,7 +40,7 @@ class Device:
     Attributes:
         key: Its identifier.
         values: Attributes by domain and name.
-        memory: Its capacity `memory`, or None without one.
+        memory: Its capacity `memory`, or None if it has none.
     """
 
     key: DeviceId

@@ -110,12 +110,12 @@ def check_placed(
             f"only its minimum is placed ({minimum}); further replicas start if capacity is free, "
             "in competition with later services",
         )
-    for at in sorted(set(assignment)):
-        if final[at] and pools.fit(at, final[at]) is PoolFit.POSSIBLE:
+    for index in sorted(set(assignment)):
+        if final[index] and pools.fit(index, final[index]) is PoolFit.POSSIBLE:
             yield warning(
                 PODS_OF_SEVERAL_SIZES,
                 ("placement",),
-                f"pods of several sizes share pool {pools.args[at].name}: they fit only if the "
+                f"pods of several sizes share pool {pools.args[index].name}: they fit only if the "
                 "scheduler packs them tightly",
             )
 
@@ -187,13 +187,13 @@ def format_pools(pools: Mapping[str, str]) -> str:
 
 
 def _check_claims(role: RoleRequest) -> Iterator[Finding]:
-    at = ("roles", role.plan.position, "resourceClaims")
+    index = ("roles", role.plan.position, "resourceClaims")
     for text in role.claims.uncounted:
-        yield info(PLACEMENT_NOT_COUNTED, at, f"not counted in any pool: {text}")
+        yield info(PLACEMENT_NOT_COUNTED, index, f"not counted in any pool: {text}")
     if role.claims.has_selectors:
         yield info(
             PLACEMENT_NOT_COUNTED,
-            at,
+            index,
             "selectors are not evaluated: all devices of the class are counted; describe the "
             "devices in placement.device",
         )
@@ -225,7 +225,7 @@ def _list_terms(terms: Terms) -> tuple[Term, ...]:
         Term("wholeNodeAccelerators", terms.whole, "accelerators left on empty nodes"),
         Term(
             "order",
-            ", ".join(str(at + 1) for at in terms.order),
+            ", ".join(str(index + 1) for index in terms.order),
             "place of the pools in the inventory",
         ),
     )
@@ -256,9 +256,9 @@ def _find_missing(
     """Return the nodes that the pools of an assignment lack for the service's minimum."""
     usage = add_usage(other_usage, service, assignment, minimum=True)
     missing = []
-    for at in sorted(set(assignment)):
-        if pools.fit(at, usage[at]) is PoolFit.NO:
-            count, pool = pools.count_missing_nodes(at, usage[at]), pools.args[at]
+    for index in sorted(set(assignment)):
+        if pools.fit(index, usage[index]) is PoolFit.NO:
+            count, pool = pools.count_missing_nodes(index, usage[index]), pools.args[index]
             missing.append(Missing(pool.name, count, count * pool.accelerators))
     return tuple(missing)
 

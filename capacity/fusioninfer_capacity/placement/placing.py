@@ -89,8 +89,8 @@ def place(
     args = [_read_args(service) for service in services]
     placed = place_services(args, pools, previous=read_previous(previous))
     problems = [
-        (str(args[at].name or at + 1), finding)
-        for at, items in sorted(placed.findings.items())
+        (str(args[index].name or index + 1), finding)
+        for index, items in sorted(placed.findings.items())
         for finding in errors(items)
     ]
     if problems:
@@ -117,13 +117,13 @@ def place_services(
     pools = Pools(inventory.pools)
     plans = [plan_service(service) for service in services] if plans is None else plans
     findings = _check_inputs(services, plans, inventory)
-    indexes = [at for at in range(len(services)) if at not in findings]
+    indexes = [position for position in range(len(services)) if position not in findings]
     requests = []
-    for at in indexes:
-        plan, key = plans[at], make_key(plans[at].namespace, plans[at].service)
+    for position in indexes:
+        plan, key = plans[position], make_key(plans[position].namespace, plans[position].service)
         previous_pools = previous.get(key) or previous.get(plan.service, {})
         requests.append(
-            build_request(plan, inventory, previous_pools, services[at].placement.colocate)
+            build_request(plan, inventory, previous_pools, services[position].placement.colocate)
         )
     outcome = search(requests, pools, max_steps)
     final = outcome.options[-1].usage if requests else pools.unused
@@ -132,16 +132,16 @@ def place_services(
     )
     placed: list[ServicePlacement | None] = [None] * len(services)
     earlier_usage = pools.unused
-    for index, (at, request) in enumerate(zip(indexes, requests, strict=True)):
+    for index, (position, request) in enumerate(zip(indexes, requests, strict=True)):
         option = outcome.options[index]
         other_usage = _sum_usage(index, requests, outcome, pools)
         record = explain.build_record(request, option, earlier_usage, other_usage, pools)
-        findings[at] = list(
+        findings[position] = list(
             explain.check_unplaced(request, record, moves.get(index, ()), pools)
             if option.assignment is None
             else explain.check_placed(request, record, option.assignment, final, pools)
         )
-        placed[at], earlier_usage = record, option.usage
+        placed[position], earlier_usage = record, option.usage
     if not outcome.proven:
         findings[-1] = [
             warning(
@@ -158,8 +158,8 @@ def place_services(
             for service, record in zip(services, placed, strict=True)
         ),
         placed=tuple(placed),
-        pools=tuple(_describe_pool(pools, at, load) for at, load in enumerate(final)),
-        findings={at: tuple(items) for at, items in findings.items() if items},
+        pools=tuple(_describe_pool(pools, position, load) for position, load in enumerate(final)),
+        findings={position: tuple(items) for position, items in findings.items() if items},
         proven=outcome.proven,
         steps=outcome.steps,
     )
@@ -206,19 +206,19 @@ def _check_service(
         return
     yield from errors(plan.findings)
     known = [pool.name for pool in inventory.pools]
-    for at, role in enumerate(service.roles):
+    for position, role in enumerate(service.roles):
         for index, name in enumerate((role.placement and role.placement.pools) or ()):
             if name not in known:
                 yield error(
                     POOL_UNKNOWN,
-                    ("roles", at, "placement", "pools", index),
+                    ("roles", position, "placement", "pools", index),
                     f"unknown pool {show(name)}; the inventory has {', '.join(known)}",
                 )
         for field, template in list_templates(role):
             for path in selectors.find_outputs(template["spec"]):
                 yield error(
                     OUTPUT_NOT_ALLOWED,
-                    ("roles", at, field, "spec", *path),
+                    ("roles", position, field, "spec", *path),
                     f"is read to choose a pool and {OUTPUT_HINT}",
                 )
 
@@ -238,8 +238,10 @@ def _find_moves(
         for role, pool in zip(request.roles, option.assignment or (), strict=False)
         if role.is_moved_to(pools.args[pool])
     ]
-    unplaced = {at for at, option in enumerate(first.options) if option.assignment is None}
-    still_unplaced = {at for at, option in enumerate(outcome.options) if option.assignment is None}
+    unplaced = {index for index, option in enumerate(first.options) if option.assignment is None}
+    still_unplaced = {
+        index for index, option in enumerate(outcome.options) if option.assignment is None
+    }
     if still_unplaced - unplaced:
         return {}  # other services would become unplaced
     return dict.fromkeys(unplaced - still_unplaced, moves)
@@ -250,23 +252,23 @@ def _sum_usage(
 ) -> Usage:
     """Return the usage of all services except one."""
     usage = pools.unused
-    for at, (request, option) in enumerate(zip(requests, outcome.options, strict=True)):
-        if at != index and option.assignment is not None:
+    for position, (request, option) in enumerate(zip(requests, outcome.options, strict=True)):
+        if position != index and option.assignment is not None:
             usage = add_usage(usage, request, option.assignment, minimum=option.minimum)
     return usage
 
 
-def _describe_pool(pools: Pools, at: int, load: PoolLoad) -> PoolLeft:
-    pool, placed = pools.args[at], count_accelerators(load)
+def _describe_pool(pools: Pools, index: int, load: PoolLoad) -> PoolLeft:
+    pool, placed = pools.args[index], count_accelerators(load)
     return PoolLeft(
         pool=pool.name,
         nodes=pool.nodes,
         accelerators=pool.nodes * pool.accelerators,
         in_use=sum(pool.in_use),
         placed=placed,
-        left=pools.count_free(at) - placed,
-        whole_nodes=pools.count_whole_nodes(at, load),
-        certain=pools.fit(at, load) is PoolFit.CERTAIN,
+        left=pools.count_free(index) - placed,
+        whole_nodes=pools.count_whole_nodes(index, load),
+        certain=pools.fit(index, load) is PoolFit.CERTAIN,
     )
 
 

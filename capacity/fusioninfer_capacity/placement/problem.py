@@ -161,13 +161,14 @@ def build_request(
         tuple(tuple(_find_reasons(role, pool, inventory)) for pool in inventory.pools)
         for role in roles
     )
-    feasible = [[at for at, why in enumerate(row) if not why] for row in reasons]
+    feasible = [[index for index, why in enumerate(row) if not why] for row in reasons]
     count = math.prod(len(pools) for pools in feasible)
     too_many = count if count > MAX_ASSIGNMENTS else 0
     assignments = tuple(
         assignment
         for assignment in (() if too_many else itertools.product(*feasible))
-        if colocate is None or _is_colocated([inventory.pools[at] for at in assignment], colocate)
+        if colocate is None
+        or _is_colocated([inventory.pools[index] for index in assignment], colocate)
     )
     return ServiceRequest(plan, tuple(roles), colocate, reasons, assignments, too_many)
 

@@ -154,8 +154,8 @@ class _TemplateFiller:
                     kept.pop()
         return kept
 
-    def _report_failure(self, node: Node, path: Location, problem: TemplateError) -> None:
-        message = f"its Go template cannot be evaluated here: {problem}; write the value"
+    def _report_failure(self, node: Node, path: Location, exc: TemplateError) -> None:
+        message = f"its Go template cannot be evaluated here: {exc}; write the value"
         is_script = bool(set(path) & {*_WORD_LISTS}) and not str(node.content).startswith("-")
         if is_script and re.search(r"\s", re.sub(r"\{\{.*?\}\}", "", node.content)):
             # A container without its script would start another program.

@@ -50,7 +50,7 @@ def add_sidecars(
         replaced: Names of KServe's presets that the service's namespace replaces.
 
     Returns:
-        The scheduler, and the parameters of `token-producer`, or None without a tokenizer.
+        The scheduler, and the parameters of `token-producer`, or None if there is no tokenizer.
     """
     scheduler = spec.get("router", "scheduler")
     assert scheduler is not None, "checked by the caller"

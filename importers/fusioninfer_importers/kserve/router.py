@@ -101,7 +101,7 @@ class Related:
 
 
 def get_pool_ref(spec: Node) -> Node | None:
-    """Return the name of the existing pool that a service uses, or None without one."""
+    """Return the name of the existing pool that a service uses, or None if it uses none."""
     return spec.get("router", "scheduler", "pool", "ref", "name")
 
 

@@ -134,7 +134,7 @@ def _convert_wva(
 
 
 def _build_trigger(builder: ServiceBuilder, name: str, field: SourceField) -> dict[str, Any] | None:
-    """Return KEDA's trigger for WVA's decision, or None without the address of Prometheus."""
+    """Return KEDA's trigger for WVA's decision, or None if Prometheus's address is unknown."""
     documents = filter_kind(builder.report.documents, "ConfigMap")
     texts = [document.at("data", WVA_SETTINGS) for document in documents if is_settings(document)]
     settings: Any = {}

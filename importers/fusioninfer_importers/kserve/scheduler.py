@@ -225,7 +225,7 @@ def _migrate_config(
 ) -> None:
     """Migrate the configuration for a current picker, as KServe's controller does.
 
-    `producer` has the parameters of `token-producer`, or None without a tokenizer.
+    `producer` has the parameters of `token-producer`, or None if there is no tokenizer.
     """
     target_config = (*target, "endpointPickerConfig")
     config = _parse_config(builder.get(target_config))
