@@ -205,8 +205,8 @@ def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | N
     return lowered[close[0]] if close else None
 
 
-def show(value: Any) -> str:
-    """Format a value for a message: JSON of at most 80 characters, or the type's name."""
+def quote_value(value: Any) -> str:
+    """Return a value as messages quote it: JSON of at most 80 characters, or the type's name."""
     if is_output(value):
         return "a pulumi Output"
     try:

@@ -10,7 +10,7 @@ from fusioninfer_capacity.fit.lookup import find_model_architecture
 from fusioninfer_capacity.fit.roles import parse_accelerator
 from fusioninfer_capacity.fit.sizing import SizingRequest, add_copies, filter_sensible, list_layouts
 from fusioninfer_capacity.fit.weights import Split, split_stages
-from fusioninfer_pulumi.plugins.capacity import ModelArgs, ModelConfigError, hub_name, show
+from fusioninfer_pulumi.plugins.capacity import ModelArgs, ModelConfigError, hub_name, quote_value
 
 _PER_NODE = 8
 
@@ -40,8 +40,8 @@ def find_smallest_layout(
     kind = parse_accelerator(accelerator)
     if kind is None:
         return (
-            f"unknown accelerator {show(accelerator)}; use a name such as H100, or a memory, "
-            "such as 80Gi"
+            f"unknown accelerator {quote_value(accelerator)}; use a name such as H100, or a "
+            "memory, such as 80Gi"
         )
     architecture = _find_supported_architecture(model)
     if architecture is None:

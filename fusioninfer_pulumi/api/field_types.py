@@ -22,7 +22,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from fusioninfer_pulumi.api.validation_errors import raise_findings, rule_error, string_format
-from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, show
+from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, quote_value
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths
 from fusioninfer_pulumi.kube.typed_args import (
@@ -169,14 +169,14 @@ def _validate_amount(value: Any, *, description: str, is_whole: bool = False) ->
         amount = None
     is_fraction = amount is not None and amount != amount.to_integral_value()
     if amount is None or amount <= 0 or (is_whole and is_fraction):
-        raise rule_error(INVALID_FORMAT, f"must be {description}, got {show(value)}")
+        raise rule_error(INVALID_FORMAT, f"must be {description}, got {quote_value(value)}")
     return str(value)
 
 
 def _validate_duration(value: Any) -> str:
     if isinstance(value, str) and durations.seconds(value):
         return value
-    message = f"must be a duration above 0 such as 90s, 10m or 1h30m, got {show(value)}"
+    message = f"must be a duration above 0 such as 90s, 10m or 1h30m, got {quote_value(value)}"
     raise rule_error(INVALID_FORMAT, message)
 
 
@@ -188,7 +188,7 @@ def _validate_count_or_percentage(value: Any, *, min_percentage: int) -> Any:
     raise rule_error(
         INVALID_FORMAT,
         f"must be a count from 0 to {MAX_COUNT} or a percentage from {min_percentage}% to 100%, "
-        f"got {show(value)}",
+        f"got {quote_value(value)}",
     )
 
 
@@ -300,7 +300,7 @@ def json_findings(location: Location, value: Any, depth: int = 0) -> Iterator[Fi
             if isinstance(key, str):
                 yield from json_findings((*location, key), item, depth + 1)
             else:
-                message = f"keys must be strings, got {show(key)}; quote it in YAML"
+                message = f"keys must be strings, got {quote_value(key)}; quote it in YAML"
                 yield error(WRONG_TYPE, location, message)
     elif isinstance(value, (list, tuple)):
         if len(value) > MAX_COUNT:
@@ -310,7 +310,7 @@ def json_findings(location: Location, value: Any, depth: int = 0) -> Iterator[Fi
         for index, item in enumerate(value):
             yield from json_findings((*location, index), item, depth + 1)
     elif not is_json_scalar(value) and not is_output(value):
-        yield error(WRONG_TYPE, location, f"must be a JSON value, got {show(value)}")
+        yield error(WRONG_TYPE, location, f"must be a JSON value, got {quote_value(value)}")
 
 
 def plain_json_findings(

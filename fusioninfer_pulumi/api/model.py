@@ -31,7 +31,7 @@ from fusioninfer_pulumi.api.field_types import (
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel, default, empty_list
 from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
-from fusioninfer_pulumi.findings import Finding, Location, Rule, Severity, show
+from fusioninfer_pulumi.findings import Finding, Location, Rule, Severity, quote_value
 from fusioninfer_pulumi.schemas.kind_schema import CONTAINER, TOLERATIONS
 
 INVALID_MODEL_URI = Rule("invalid-model-uri")
@@ -104,7 +104,7 @@ class S3Args(SpecModel):
 
 def _validate_model_uri(uri: str) -> str:
     if parse_model_uri(uri) is None:
-        raise rule_error(INVALID_MODEL_URI, f"must be {URI_FORMATS}, got {show(uri)}")
+        raise rule_error(INVALID_MODEL_URI, f"must be {URI_FORMATS}, got {quote_value(uri)}")
     return uri
 
 

@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply, find_set_fields
 from fusioninfer_pulumi.api.validation_errors import pydantic_findings
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, error, show
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, error, quote_value
 from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
@@ -153,7 +153,7 @@ def _class_variable_findings(location: Location, model: SpecModel) -> Iterator[F
             first_index = first_indexes.setdefault(value, index)
             if first_index != index:
                 alias = fields[name].alias or name
-                message = f"{show(value)} is also the {key} of {alias}[{first_index}]"
+                message = f"{quote_value(value)} is also the {key} of {alias}[{first_index}]"
                 yield error(DUPLICATE_NAME, (*location, alias, index, key), message)
 
 

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.findings import (
     closest_name,
     error,
     format_path,
-    show,
+    quote_value,
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.common import (
@@ -115,25 +115,25 @@ def _convert_error(detail: ErrorDetails, root: type[BaseModel]) -> Finding:
         return error(OUTPUT_NOT_ALLOWED, location, OUTPUT_HINT)
     is_about_key = detail["loc"][-1:] == ("[key]",)
     if error_type == "invalid_key" or (error_type == "string_type" and is_about_key):
-        return error(WRONG_TYPE, location, f"keys must be strings, got {show(value)}")
+        return error(WRONG_TYPE, location, f"keys must be strings, got {quote_value(value)}")
     if error_type in _EXPECTED_TYPES:
         return error(
-            WRONG_TYPE, location, f"must be {_EXPECTED_TYPES[error_type]}, got {show(value)}"
+            WRONG_TYPE, location, f"must be {_EXPECTED_TYPES[error_type]}, got {quote_value(value)}"
         )
     if error_type in _BOUNDS:
         words, context_key = _BOUNDS[error_type]
         limit = context[context_key]
         limit = int(limit) if limit == int(limit) else limit
-        return error(OUT_OF_RANGE, location, f"must be {words} {limit}, got {show(value)}")
+        return error(OUT_OF_RANGE, location, f"must be {words} {limit}, got {quote_value(value)}")
     if error_type in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
         closest = closest_name(value, allowed) if isinstance(value, str) else None
         hint = f"; did you mean {closest}?" if closest is not None and len(allowed) > 1 else ""
-        return error(UNKNOWN_VALUE, location, f"must be {choice}, got {show(value)}{hint}")
+        return error(UNKNOWN_VALUE, location, f"must be {choice}, got {quote_value(value)}{hint}")
     if error_type == "string_pattern_mismatch":
         description = _DESCRIPTIONS[context["pattern"]]
-        return error(INVALID_FORMAT, location, f"must be {description}, got {show(value)}")
+        return error(INVALID_FORMAT, location, f"must be {description}, got {quote_value(value)}")
     if error_type in _RULES_AND_MESSAGES:
         rule, message = _RULES_AND_MESSAGES[error_type]
         return error(rule, location, message.format(length=len(value), **context))

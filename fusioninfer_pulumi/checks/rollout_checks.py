@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply
 from fusioninfer_pulumi.api.rollout import Layout, RolloutLevel, RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, Rule, error, show, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, quote_value, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
@@ -98,8 +98,8 @@ def _check_role_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
         yield error(MAX_UNAVAILABLE_ZERO, location, message)
     if surge and not per_role:
         message = (
-            f"requires layout: PerRole, got {show(surge)}: with PerReplica each LeaderWorkerSet "
-            "has exactly one replica"
+            f"requires layout: PerRole, got {quote_value(surge)}: with PerReplica each "
+            "LeaderWorkerSet has exactly one replica"
         )
         yield error(FIELD_OUT_OF_PLACE, role.locate_rollout_field("max_surge"), message)
     elif (

@@ -26,7 +26,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_closest_image,
     find_family,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, quote_value, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.gateway_implementations import SeveralPools
@@ -284,15 +284,15 @@ def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> It
         yield error(PICKER_CONFIG_INVALID, (), str(exc))
         return
     if not isinstance(config, dict):
-        message = (
-            f"must be a mapping, got {show(config) if config is not None else 'an empty document'}"
-        )
-        yield error(PICKER_CONFIG_INVALID, (), message)
+        actual = "an empty document" if config is None else quote_value(config)
+        yield error(PICKER_CONFIG_INVALID, (), f"must be a mapping, got {actual}")
         return
     # Both keys are optional in every endpoint picker (tested).
     for key, allowed in (("kind", (EPP_CONFIG_KIND,)), ("apiVersion", family.api_versions)):
         if config.get(key, "") not in ("", *allowed):
-            message = f"must be {' or '.join(allowed)} for {family.name}, got {show(config[key])}"
+            message = (
+                f"must be {' or '.join(allowed)} for {family.name}, got {quote_value(config[key])}"
+            )
             yield error(PICKER_CONFIG_INVALID, (key,), message)
     plugins = config.get("plugins")
     if not isinstance(plugins, list):
@@ -302,7 +302,7 @@ def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> It
         if not isinstance(name, str) or family.has_plugin(name):
             continue
         families = [other.name for other in FAMILIES.values() if other.has_plugin(name)]
-        message = f"{family.name} has no plugin {show(name)} and would exit"
+        message = f"{family.name} has no plugin {quote_value(name)} and would exit"
         if families:
             message += f"; available in {', '.join(families)}"
         # A type that no upstream release has may be the user's own plugin.
@@ -383,7 +383,7 @@ def _check_scorers(family: EppFamily, settings: EppSettings) -> Iterator[Finding
     if scorer not in settings.scorers:
         message = (
             f"strategy {settings.strategy.value} uses scorer {scorer}, which is not in "
-            f"{show(list(settings.scorers))}; add it, or choose another strategy"
+            f"{quote_value(list(settings.scorers))}; add it, or choose another strategy"
         )
         yield error(FIELD_REQUIRED, ("scorers",), message)
     if settings.scorers and not set(LOAD_SCORERS).intersection(settings.scorers):

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields, does_not
 from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode, SchedulingStrategyArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO, is_disaggregated
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, quote_value, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.pod import Pod
@@ -110,7 +110,9 @@ def _check_pod_scheduler(
     ):
         user_value = pod.initial_template["spec"].get(field)
         if expected is not None and user_value not in (None, expected):
-            message = f'must be "{expected}" as for the service, or unset; got {show(user_value)}'
+            message = (
+                f'must be "{expected}" as for the service, or unset; got {quote_value(user_value)}'
+            )
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 

@@ -16,7 +16,15 @@ from fusioninfer_pulumi.checks.scheduling_checks import check_kueue_labels, chec
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.model_arguments import is_gated
-from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, show, warning
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Rule,
+    closest_name,
+    error,
+    quote_value,
+    warning,
+)
 from fusioninfer_pulumi.kube import object_names, quantity
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -137,7 +145,7 @@ def _check_name(built: BuiltService) -> Iterator[Finding]:
     if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
         message = (
             "must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
-            f"{DNS_LABEL_LIMIT} characters), got {show(service)}"
+            f"{DNS_LABEL_LIMIT} characters), got {quote_value(service)}"
         )
         yield error(INVALID_FORMAT, ("metadata", "name"), message)
 

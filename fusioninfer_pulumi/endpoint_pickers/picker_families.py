@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_version
 from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS, LoadMetrics
-from fusioninfer_pulumi.findings import Finding, Rule, error, show
+from fusioninfer_pulumi.findings import Finding, Rule, error, quote_value
 from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
@@ -287,8 +287,8 @@ def explain_unknown_image(image: str) -> str:
         for repository, numbers in versions.items()
     )
     return (
-        f"{show(image)} is not a supported endpoint picker; supported are {supported}. For your "
-        f"own build set endpointPicker.family ({', '.join(FAMILIES)})"
+        f"{quote_value(image)} is not a supported endpoint picker; supported are {supported}. For "
+        f"your own build set endpointPicker.family ({', '.join(FAMILIES)})"
     )
 
 
@@ -353,7 +353,7 @@ def choose_sidecar_family(
     if explicit is not None:
         allowed = [name for name, row in FAMILIES.items() if row.sidecar_repository is not None]
         if explicit not in allowed:
-            message = f"must be one of {', '.join(allowed)}, got {show(explicit)}"
+            message = f"must be one of {', '.join(allowed)}, got {quote_value(explicit)}"
             return error(PICKER_FAMILY_UNKNOWN, ("family",), message)
         return FAMILIES[explicit]
     if image is None or is_output(image):
@@ -364,7 +364,7 @@ def choose_sidecar_family(
     has_old_version = name == "llm-d-router-disagg-sidecar" and () < version < oldest
     if has_old_name or has_old_version:
         needed = format_version(oldest)
-        message = f"{show(image)} is too old; the oldest supported release is {needed}"
+        message = f"{quote_value(image)} is too old; the oldest supported release is {needed}"
         return error(PICKER_FAMILY_UNKNOWN, ("image",), message)
     return find_sidecar_image_family(image) or picker
 

@@ -25,7 +25,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_family,
 )
 from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
-from fusioninfer_pulumi.findings import Finding, Location, error, show
+from fusioninfer_pulumi.findings import Finding, Location, error, quote_value
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import use_mirror
 from fusioninfer_pulumi.kube.object_metadata import lookup
@@ -91,7 +91,7 @@ def _choose_image(
     if args.family is not None:
         family = FAMILIES.get(args.family)
         if family is None:
-            message = f"must be one of {', '.join(FAMILIES)}, got {show(args.family)}"
+            message = f"must be one of {', '.join(FAMILIES)}, got {quote_value(args.family)}"
             return image, None, [error(PICKER_FAMILY_UNKNOWN, (*location, "family"), message)]
         return use_mirror(family.image, registry) if image is None else image, family, []
     if image is None:

@@ -32,7 +32,7 @@ from fusioninfer_pulumi.findings import (
     closest_name,
     error,
     list_names,
-    show,
+    quote_value,
     warning,
 )
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
@@ -171,7 +171,7 @@ def _parse_argument(
 def _check_value(definition: ArgumentDefinition, value: str) -> str:
     problem = explain_invalid_value(definition, value)
     if problem and not _has_unknown_part(value):
-        raise argparse.ArgumentTypeError(f"{problem}, got {show(value)}")
+        raise argparse.ArgumentTypeError(f"{problem}, got {quote_value(value)}")
     return value
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND, InferenceServiceArgs
 from fusioninfer_pulumi.extras import IMPORTED_API_GROUPS, install_command
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, errors, show, warning
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, errors, quote_value, warning
 from fusioninfer_pulumi.loading.importer import (
     Importer,
     Origins,
@@ -99,7 +99,7 @@ def split_list(
         return [(origin, raw)], []
     items = raw.get("items")
     if not isinstance(items, list):
-        finding = error(WRONG_TYPE, ("items",), f"must be a list, got {show(items)}")
+        finding = error(WRONG_TYPE, ("items",), f"must be a list, got {quote_value(items)}")
         return [], [make_note(origin, finding)]
     if not items:
         return [], [make_note(origin, error(FIELD_REQUIRED, ("items",), "must not be empty"))]
@@ -235,7 +235,7 @@ def _load_document(
 ) -> LoadedDocument:
     """Load a document that no importer converts: a service, or an object to ignore or reject."""
     if _needs_importer(raw):
-        version, command = show(raw["apiVersion"]), install_command("importers")
+        version, command = quote_value(raw["apiVersion"]), install_command("importers")
         message = f"{version} needs an importer that is not installed; run {command}"
         return make_note(origin, error(IMPORTER_MISSING, ("apiVersion",), message))
     wrong_version = _find_wrong_version(raw)
@@ -297,5 +297,7 @@ def _find_wrong_version(raw: Any) -> Finding | None:
     for importer in importers():
         if isinstance(kind, str) and kind in importer.kinds:
             allowed = " or ".join(importer.kinds[kind])
-            return error(WRONG_KIND, ("apiVersion",), f"must be {allowed}, got {show(version)}")
+            return error(
+                WRONG_KIND, ("apiVersion",), f"must be {allowed}, got {quote_value(version)}"
+            )
     return None

@@ -27,7 +27,7 @@ from fusioninfer_pulumi.api.service_rules import role_findings, service_findings
 from fusioninfer_pulumi.api.spec import ServiceMetadata
 from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.api.validation_errors import field_of, pydantic_findings
-from fusioninfer_pulumi.findings import Finding, Rule, error, errors, show
+from fusioninfer_pulumi.findings import Finding, Rule, error, errors, quote_value
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
 WRONG_KIND = Rule("wrong-kind")
@@ -42,7 +42,7 @@ Validated = tuple[InferenceServiceArgs | None, list[Finding]]
 def validate_document(raw: Any) -> Validated:
     """Validate the manifest of an InferenceService."""
     if not isinstance(raw, Mapping):
-        return None, [error(WRONG_TYPE, (), f"must be a mapping, got {show(raw)}")]
+        return None, [error(WRONG_TYPE, (), f"must be a mapping, got {quote_value(raw)}")]
     findings = _check_kind(raw, KIND)
     if findings:
         return None, findings
@@ -93,7 +93,9 @@ def _check_kind(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
         if key not in raw:
             findings.append(error(FIELD_REQUIRED, (key,), f"is required, must be {expected}"))
         elif raw[key] != expected:
-            findings.append(error(WRONG_KIND, (key,), f"must be {expected}, got {show(raw[key])}"))
+            findings.append(
+                error(WRONG_KIND, (key,), f"must be {expected}, got {quote_value(raw[key])}")
+            )
     return findings
 
 
@@ -142,7 +144,7 @@ def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}
     if not isinstance(raw, Mapping):
-        message = f"must be a mapping or a list of pools, got {show(raw)}"
+        message = f"must be a mapping or a list of pools, got {quote_value(raw)}"
         return None, [error(WRONG_TYPE, (), message)]
     is_manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
     findings = _check_kind(raw, INVENTORY_KIND) if is_manifest else []

@@ -53,7 +53,8 @@ from fusioninfer_pulumi.findings import (
     error as error,
     errors as errors,
     info as info,
-    show as show,
+    quote_value as quote_value,
+    quote_value as quote_value,  # noqa: F401  # former name, still used by other packages
     warning as warning,
 )
 from fusioninfer_pulumi.kube import labels as labels, quantity as quantity

@@ -31,7 +31,8 @@ from fusioninfer_pulumi.findings import (
     error as error,
     find_closest as find_closest,
     info as info,
-    show as show,
+    quote_value as quote_value,
+    quote_value as show,  # noqa: F401  # former name, still used by other packages
     warning as warning,
 )
 from fusioninfer_pulumi.kube import (

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.findings import (
     closest_name,
     error,
     format_path,
-    show,
+    quote_value,
 )
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.rules.common import (
@@ -177,7 +177,9 @@ def _check_quantities(
             pattern = schema.get_child(node, key).get("pattern", "")
             if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_oversized(value):
                 yield error(
-                    INVALID_FORMAT, (*location, key), f"must be {_QUANTITY}, got {show(value)}"
+                    INVALID_FORMAT,
+                    (*location, key),
+                    f"must be {_QUANTITY}, got {quote_value(value)}",
                 )
 
 
@@ -228,7 +230,7 @@ def _convert_error(
     if name == "additionalProperties":
         for key in expected:
             if "patternProperties" in schema.find(location):
-                message = f"{show(key)} is not a valid Kubernetes label or annotation key"
+                message = f"{quote_value(key)} is not a valid Kubernetes label or annotation key"
                 yield error(INVALID_FORMAT, (*location, key), message)
             else:
                 yield _explain_unknown_key((*location, key), schema.find(location))
@@ -241,14 +243,16 @@ def _convert_error(
         is_unquoted = isinstance(value, (bool, int, float)) and expected == ["string"]
         hint = "; quote it in YAML" if is_unquoted else ""
         description = _describe_type(schema, schema.find(location))
-        yield error(WRONG_TYPE, location, f"must be {description}, got {show(value)}{hint}")
+        yield error(WRONG_TYPE, location, f"must be {description}, got {quote_value(value)}{hint}")
     elif name == "enum":
         allowed = ", ".join(str(word) for word in expected)
-        yield error(UNKNOWN_VALUE, location, f"must be one of {allowed}, got {show(value)}")
+        yield error(UNKNOWN_VALUE, location, f"must be one of {allowed}, got {quote_value(value)}")
     elif name == "pattern":
         description = _describe_type(schema, schema.find(location))
         hint = f" that matches {expected}" if description == "a string" else ""
-        yield error(INVALID_FORMAT, location, f"must be {description}{hint}, got {show(value)}")
+        yield error(
+            INVALID_FORMAT, location, f"must be {description}{hint}, got {quote_value(value)}"
+        )
     elif name == "oneOf":
         yield _explain_one_of(location, schema.find(location), value)
     elif name in ("anyOf", "not"):
@@ -297,10 +301,10 @@ def _explain_unknown_key(location: Location, parent: Schema) -> Finding:
 def _explain_limit(location: Location, name: str, limit: Any, value: Any) -> Finding:
     """Return the error for the schema keyword `name`: `uniqueItems` or a key of `_LIMITS`."""
     if name == "uniqueItems":
-        return error(DUPLICATE_NAME, location, f"must not repeat values, got {show(value)}")
+        return error(DUPLICATE_NAME, location, f"must not repeat values, got {quote_value(value)}")
     if name in ("minLength", "minItems", "minProperties") and limit == 1:
         return error(FIELD_REQUIRED, location, "must not be empty")
-    actual = show(value) if name in ("minimum", "maximum") else len(value)
+    actual = quote_value(value) if name in ("minimum", "maximum") else len(value)
     return error(OUT_OF_RANGE, location, f"must {_LIMITS[name].format(limit)}, got {actual}")
 
 
@@ -326,6 +330,6 @@ def _check_keys(
         if first_index == index:
             continue
         earlier = format_path((location[-1], first_index))
-        shown = " and ".join(f"{key} {show(value)}" for key, value in values.items())
+        shown = " and ".join(f"{key} {quote_value(value)}" for key, value in values.items())
         message = f"has the same {shown} as {earlier}; remove one of them"
         yield error(DUPLICATE_NAME, (*location, index), message)

@@ -15,22 +15,22 @@ from fusioninfer_pulumi.plugins.importers import (
     SourceDocument,
     field_of,
     pydantic_findings,
+    quote_value,
     rule_error,
-    show,
 )
 
 
 def _check_quantity(value: Any) -> Any:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return value
-    message = f"must be a quantity such as 5, 500m or 16Gi, got {show(value)}"
+    message = f"must be a quantity such as 5, 500m or 16Gi, got {quote_value(value)}"
     raise rule_error(WRONG_TYPE, message)
 
 
 def _check_mapping_or_text(value: Any) -> Any:
     if isinstance(value, (str, dict)):
         return value
-    raise rule_error(WRONG_TYPE, f"must be a mapping or a string, got {show(value)}")
+    raise rule_error(WRONG_TYPE, f"must be a mapping or a string, got {quote_value(value)}")
 
 
 #: A Kubernetes quantity; YAML reads quantities without a unit as numbers.

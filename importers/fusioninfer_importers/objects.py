@@ -13,7 +13,7 @@ from fusioninfer_pulumi.plugins.importers import (
     SourceField,
     is_output,
     object_names,
-    show,
+    quote_value,
 )
 
 #: Fields of an object's metadata that users do not set, and what sets them.
@@ -124,7 +124,9 @@ def check_name(report: ConversionReport, document: SourceDocument) -> None:
     for field in ("name", "namespace"):
         value = document.metadata.get(field)
         if value is not None and not isinstance(value, str) and not is_output(value):
-            report.invalid(document.at("metadata", field), f"must be a string, got {show(value)}")
+            report.invalid(
+                document.at("metadata", field), f"must be a string, got {quote_value(value)}"
+            )
 
 
 def _report_labels(

@@ -11,7 +11,7 @@ from rows import each_row
 from samples import container, plan_manifest, problems, role, service, template
 
 from fusioninfer_pulumi.api import ComponentType, InferenceServiceArgs, RoleArgs
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, show
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, quote_value
 from fusioninfer_pulumi.loading import load, loads
 from fusioninfer_pulumi.presets.model_service import model_service
 
@@ -148,7 +148,7 @@ def test_finding_escapes_control_characters() -> None:
 
 
 def test_lone_surrogate_is_escaped() -> None:
-    assert show("\ud800") == '"\\ud800"'
+    assert quote_value("\ud800") == '"\\ud800"'
 
 
 @pytest.mark.parametrize(

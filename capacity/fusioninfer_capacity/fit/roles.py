@@ -37,7 +37,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     info,
     model_config_finding,
     quantity,
-    show,
+    quote_value,
     warning,
 )
 
@@ -69,7 +69,7 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
     accelerator = _find_accelerator(role.args, role.pods.leader)
     findings: list[Finding] = []
     if accelerator is None and explicit is not None:
-        message = f"unknown accelerator {show(explicit)}; set its memory, such as 80Gi"
+        message = f"unknown accelerator {quote_value(explicit)}; set its memory, such as 80Gi"
         findings.append(warning(ACCELERATOR_NOT_KNOWN, (*role_path, "accelerator"), message))
     selected = find_by_labels(dict(_read_node_labels(role.pods.leader.template.get("spec") or {})))
     # Labels distinguish variants of a product, such as H100 and H100-NVL.
@@ -79,7 +79,7 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
         and selected is not None
         and (not selected.name.startswith(accelerator.name))
     ):
-        message = f"{show(explicit)} conflicts with the pods' node selector, which selects "
+        message = f"{quote_value(explicit)} conflicts with the pods' node selector, which selects "
         message += f"{selected.name}; correct one of them"
         findings.append(warning(ACCELERATOR_NOT_SELECTED, (*role_path, "accelerator"), message))
     if command.engine is None:

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     TaintEffect,
     is_accelerator,
     output_paths,
-    show,
+    quote_value,
 )
 
 #: Fields of a pod spec that restrict its nodes.
@@ -38,7 +38,8 @@ def find_outputs(spec: Mapping[str, Any]) -> Iterator[Location]:
 def find_mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
     """Yield why the spec keeps a pod away from nodes with these labels, or might do so."""
     if spec.get("nodeName"):
-        yield f"nodeName {show(spec['nodeName'])} selects a node, and inventories list only pools"
+        node = quote_value(spec["nodeName"])
+        yield f"nodeName {node} selects a node, and inventories list only pools"
     for key, value in (spec.get("nodeSelector") or {}).items():
         if labels.get(key) != value:
             yield f"nodeSelector requires {key}={value}, {_describe_label(key, labels)}"

@@ -46,7 +46,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     is_accelerator,
     load_inventory,
     plan_service,
-    show,
+    quote_value,
     validate_mapping,
     warning,
 )
@@ -171,7 +171,7 @@ def check_inventory(inventory: InventoryArgs) -> list[Finding]:
         error(
             RESOURCE_NOT_ACCELERATOR,
             ("pools", index, "resource"),
-            f"{show(pool.resource)} is not an accelerator resource",
+            f"{quote_value(pool.resource)} is not an accelerator resource",
         )
         for index, pool in enumerate(inventory.pools)
         if pool.resource is not None and not is_accelerator(pool.resource)
@@ -212,7 +212,7 @@ def _check_service(
                 yield error(
                     POOL_UNKNOWN,
                     ("roles", position, "placement", "pools", index),
-                    f"unknown pool {show(name)}; the inventory has {', '.join(known)}",
+                    f"unknown pool {quote_value(name)}; the inventory has {', '.join(known)}",
                 )
         for field, template in list_templates(role):
             for path in selectors.find_outputs(template["spec"]):

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     error,
     file_text,
     is_output,
-    show,
+    quote_value,
 )
 
 PREVIOUS_PLACEMENT_MALFORMED = Rule("previous-placement-malformed")
@@ -282,7 +282,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
                     PREVIOUS_PLACEMENT_MALFORMED,
                     (),
                     "must be the JSON of `place` or `plan --inventory`, or a mapping of service to "
-                    f"role to pool, got {show(source)}",
+                    f"role to pool, got {quote_value(source)}",
                 )
             ],
             title,

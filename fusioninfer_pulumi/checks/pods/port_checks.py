@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.availability import StartupArgs
 from fusioninfer_pulumi.api.model import ModelArgs, parse_model_uri
 from fusioninfer_pulumi.checks.pods.template_checks import known_mapping
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, HOST_FLAG, PORT_FLAG, EngineCommand
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, quote_value, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar
 from fusioninfer_pulumi.pods.pod import Context, RolePods
@@ -108,8 +108,8 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
                 yield make_finding(PROBE_NOT_ANSWERED, (*location, "port"), message)
             elif kind == "httpGet" and _lacks_api_key(action, pods):
                 message = (
-                    f"{engine.title} answers {show(action['path'])} with 401, because the probe "
-                    f"has no API key; use {engine.http.health_path}"
+                    f"{engine.title} answers {quote_value(action['path'])} with 401, because the "
+                    f"probe has no API key; use {engine.http.health_path}"
                 )
                 yield error(PROBE_NOT_ANSWERED, (*location, "path"), message)
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi.api.model import ModelArgs
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, quote_value, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import is_extended, suggest_accelerator
@@ -99,7 +99,7 @@ def check_name_exists(
     name = known_text(item.get("name"))
     if name and names is not None and name not in names:
         have = f" (it has {', '.join(sorted(names))})" if names else ""
-        message = f"the pod has no {kind} {show(name)}{have}; add one to its {_LISTS[kind]}"
+        message = f"the pod has no {kind} {quote_value(name)}{have}; add one to its {_LISTS[kind]}"
         yield error(NAME_NOT_FOUND, (*location, "name"), message)
 
 
@@ -130,7 +130,7 @@ def _check_requirements(location: Location, resources: Mapping[str, Any]) -> Ite
             continue
         if request > limit or (must_be_equal and request < limit):
             relation = "equal" if must_be_equal else "be at most"
-            message = f"must {relation} limits[{name}] ({limits[name]}), got {show(amount)}"
+            message = f"must {relation} limits[{name}] ({limits[name]}), got {quote_value(amount)}"
             yield error(REQUESTS_AND_LIMITS, here, message)
 
 
@@ -140,7 +140,7 @@ def _check_resource_name(location: Location, name: str) -> Iterator[Finding]:
         hint = "devices have a domain, such as nvidia.com/gpu"
         if suggestion is not None:
             hint = f"did you mean {suggestion}?"
-        message = f"{show(name)} is not a valid container resource; {hint}"
+        message = f"{quote_value(name)} is not a valid container resource; {hint}"
         yield error(UNKNOWN_RESOURCE, location, message)
     elif suggestion is not None:
         # A name that differs only in case or by a plural `s` is certainly a mistake.
@@ -155,9 +155,9 @@ def _check_amount(location: Location, name: str, amount: Any) -> Iterator[Findin
     if value is None:
         return
     if value < 0:
-        yield error(OUT_OF_RANGE, location, f"must be at least 0, got {show(amount)}")
+        yield error(OUT_OF_RANGE, location, f"must be at least 0, got {quote_value(amount)}")
     elif is_extended(name) and value != value.to_integral_value():
-        message = f"must be a whole number of devices, got {show(amount)}"
+        message = f"must be a whole number of devices, got {quote_value(amount)}"
         yield error(WRONG_TYPE, location, message)
 
 
