@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from e2e.harness import Object
-from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.checks.plan_service import plan_services
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

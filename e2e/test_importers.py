@@ -7,7 +7,7 @@ import pytest
 from e2e import inputs
 from e2e.harness import Cluster
 from e2e.live import get_task
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.documents import DOCUMENTS

@@ -24,7 +24,7 @@ _NAMES_BY_MODULE = {
     "findings": ("Finding", "InvalidServiceError", "Severity"),
     "plan.service_objects": ("render",),
     "loading": ("load", "load_inventory", "loads"),
-    "checks.stages": ("plan_service", "plan_services"),
+    "checks.plan_service": ("plan_service", "plan_services"),
     "plan.service_plan": ("ServicePlan",),
     "presets.model_service": ("model_service",),
 }

@@ -9,7 +9,7 @@ from typing import Any
 from drawn_services import DrawnService, draw_service
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

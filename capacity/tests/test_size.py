@@ -28,7 +28,7 @@ from fusioninfer_capacity.fit.sizing import (
 )
 from fusioninfer_capacity.placement.result import Status
 from fusioninfer_capacity.proposals import Place, Proposal, count_replicas
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, load_inventory, loads

@@ -21,7 +21,7 @@ from typing import Any
 
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.engine import Edition
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.cli.printing import to_yaml, write_files
 from fusioninfer_pulumi.extras import ADDRESS
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, errors

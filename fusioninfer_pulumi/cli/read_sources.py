@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.checks.cross_service_checks import check_targets
-from fusioninfer_pulumi.checks.stages import add_collision_findings, plan_service
+from fusioninfer_pulumi.checks.plan_service import add_collision_findings, plan_service
 from fusioninfer_pulumi.cli.program.project_files import PROJECT_FILES
 from fusioninfer_pulumi.findings import (
     Finding,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.checks.update_checks import check_layout_switch, check_update
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.cluster_access import get_program_services

@@ -11,7 +11,7 @@ import pulumi
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.cluster_checks import list_prerequisites
 from fusioninfer_pulumi.checks.live_cluster import LiveCluster
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.component.inference_service import InferenceService, log_warnings
 from fusioninfer_pulumi.component.pulumi_sdk import collected_services, get_kubernetes_provider
 from fusioninfer_pulumi.findings import errors, raise_errors

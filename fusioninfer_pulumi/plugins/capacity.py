@@ -25,7 +25,7 @@ from fusioninfer_pulumi.capacity_package import (
     MEMORY_NOT_CHECKED as MEMORY_NOT_CHECKED,
     CapacityPackage as CapacityPackage,
 )
-from fusioninfer_pulumi.checks.stages import plan_service as plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service as plan_service
 from fusioninfer_pulumi.engines.argument_checks import (
     ARGUMENT_VALUE_INVALID as ARGUMENT_VALUE_INVALID,
 )

@@ -28,7 +28,7 @@ from samples import (
 from strategies import services
 
 from fusioninfer_pulumi.api import InferenceServiceArgs, Launcher, RestartPolicy
-from fusioninfer_pulumi.checks.stages import add_collision_findings, plan_service
+from fusioninfer_pulumi.checks.plan_service import add_collision_findings, plan_service
 from fusioninfer_pulumi.findings import OUTPUT_HINT, InvalidServiceError, errors
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.loading import load, loads

@@ -10,7 +10,7 @@ from cli.printed import to_text
 from rows import each_row
 from samples import container, role, service, template
 
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render

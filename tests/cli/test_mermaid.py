@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.cli.plan_output import PlanView, draw_mermaid
 from fusioninfer_pulumi.loading.load import load
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml_files
 
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.component.status import compute_status
 from fusioninfer_pulumi.loading import load
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render, render_workloads
 

@@ -14,7 +14,7 @@ from profiles import examples
 from samples import of_kind
 from strategies import PLAIN, component_types, has_layout_per_role, services, shuffled
 
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.kube.object_names import leader_worker_set_limit
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.loading.yaml_text import parse_yaml

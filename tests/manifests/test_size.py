@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from samples import container, nodes, plan_of, prefill_decode, role, service, template
 
-from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.checks.plan_service import plan_services
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus

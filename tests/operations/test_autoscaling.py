@@ -8,7 +8,7 @@ from cli.printed import plan_text
 from routed import only
 from samples import nodes, problems, rendered, role, service
 
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.rollout.update_order import order_update

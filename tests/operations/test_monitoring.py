@@ -9,7 +9,7 @@ from routed import V1_5, objects, only, pair, routed
 from rows import each_row
 from samples import container, nodes, role, service, template
 
-from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.checks.plan_service import plan_services
 from fusioninfer_pulumi.loading import load
 
 Manifest = dict[str, Any]

@@ -11,7 +11,7 @@ from full_pods import SERVICES
 from samples import plan_of, rendered, role, service
 
 from fusioninfer_pulumi.api.service_shape import derive_service_shape
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.loading import load

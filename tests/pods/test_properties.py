@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from profiles import examples
 from strategies import PLAIN, services
 
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render_workloads

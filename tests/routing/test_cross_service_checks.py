@@ -12,7 +12,7 @@ from routed import ROUTE, routed, router
 from rows import each_row
 from samples import Manifest, container, role, service, template
 
-from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.checks.plan_service import plan_services
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load

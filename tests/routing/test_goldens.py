@@ -20,7 +20,7 @@ from routed import ROUTE, routed
 from router_deviations import DEVIATIONS, DOCUMENTS, Objects, text
 from samples import nodes, role
 
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
 

@@ -13,7 +13,7 @@ from profiles import examples
 from routed import pair, routed
 from samples import Manifest, assert_one_line_errors, is_plain_data, problems
 
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render

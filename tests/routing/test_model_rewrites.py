@@ -9,7 +9,7 @@ from routed import LLM_D, ROUTE, V1_5, only, routed
 from rows import each_row
 from samples import Manifest, container, role, template
 
-from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.checks.plan_service import plan_services
 from fusioninfer_pulumi.cli.diff._notes import describe_traffic_shares
 from fusioninfer_pulumi.loading import load
 

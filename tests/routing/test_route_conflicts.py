@@ -8,7 +8,7 @@ from routed import ROUTE, router
 from rows import each_row
 from samples import Manifest, role, service, template
 
-from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.checks.plan_service import plan_services
 from fusioninfer_pulumi.loading import load
 
 V1 = {"path": {"type": "PathPrefix", "value": "/v1"}}

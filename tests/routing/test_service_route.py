@@ -8,7 +8,7 @@ from routed import ROUTE, objects, only, pair, routed
 from rows import each_row
 from samples import Manifest, listening, plan_of, problems, rendered, role, warnings
 
-from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.checks.plan_service import plan_services
 from fusioninfer_pulumi.cli.plan_output import PlanView, draw_mermaid
 from fusioninfer_pulumi.component.status import find_rejection
 from fusioninfer_pulumi.loading import load

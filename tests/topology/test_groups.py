@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered, role, service
 
-from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.checks.plan_service import plan_services
 from fusioninfer_pulumi.cli.plan_output import PlanView, build_plan_json
 from fusioninfer_pulumi.component.status import compute_status
 from fusioninfer_pulumi.findings import Severity

@@ -18,7 +18,7 @@ from samples import (
     template,
 )
 
-from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.checks.plan_service import plan_services
 from fusioninfer_pulumi.kube.durations import multiply
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus

@@ -6,7 +6,7 @@ from typing import Any
 
 from samples import nodes, role, service
 
-from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.checks.plan_service import plan_services
 from fusioninfer_pulumi.loading import load
 
 ROUTER = {"name": "router", "componentType": "router"}

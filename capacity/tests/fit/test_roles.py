@@ -11,7 +11,7 @@ from rows import each_row
 
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS, find_by_labels, find_by_name
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

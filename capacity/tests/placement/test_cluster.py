@@ -13,7 +13,7 @@ from fusioninfer_capacity.placement import cluster
 from fusioninfer_capacity.placement.cluster import build_inventory, build_placement
 from fusioninfer_capacity.placement.result import PreviousPool
 from fusioninfer_pulumi.api import DeviceArgs, TaintArgs, TaintEffect
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.plan.service_objects import render

@@ -26,7 +26,7 @@ from capacity.tests.placing import (
 from fusioninfer_capacity import place
 from fusioninfer_capacity.placement.placing import place_services
 from fusioninfer_capacity.placement.result import Missing, Origin, PoolLeft, Status
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity
 
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

@@ -17,7 +17,7 @@ from fusioninfer_capacity.placement.placing import place_services
 from fusioninfer_capacity.placement.problem import ServiceRequest, build_request
 from fusioninfer_capacity.placement.result import Origin, PreviousPool, read_previous
 from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
-from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.plan_service import plan_service
 
 shapes = st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from((1, 3, 4, 8)))
 

@@ -7,7 +7,7 @@ from fusioninfer_pulumi.capacity_package import (
     read_inventory as read_inventory,
     read_placement as read_placement,
 )
-from fusioninfer_pulumi.checks.stages import (
+from fusioninfer_pulumi.checks.plan_service import (
     plan_service as plan_service,
     plan_services as plan_services,
 )
