@@ -54,7 +54,7 @@ from fusioninfer_pulumi.findings import (
     errors as errors,
     info as info,
     quote_value as quote_value,
-    quote_value as quote_value,  # noqa: F401  # former name, still used by other packages
+    quote_value as show,  # noqa: F401  # former name, still used by other packages
     warning as warning,
 )
 from fusioninfer_pulumi.kube import labels as labels, quantity as quantity
