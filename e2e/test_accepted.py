@@ -1,6 +1,6 @@
 """Dry runs of all objects on the API server with LeaderWorkerSet's webhooks.
 
-The drawn services have every field and option (`tests/manifests/test_drawn_services.py`).
+The random services use every field and option (`tests/manifests/test_random_services.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from importers.tests.kserve_documents import acceptable, edited
 from tests.page_blocks import blocks
 
 Build = Callable[[], list[ServicePlan]]
-GOLDEN = inputs.ROOT / "tests" / "fixtures" / "golden" / "drawn-services.json"
+GOLDEN = inputs.ROOT / "tests" / "fixtures" / "golden" / "random-services.json"
 SEEDS = [seed for seed, row in json.loads(GOLDEN.read_text(encoding="utf-8")).items() if not row[1]]
 PARTS = 12
 MISSING_GROUPS = ("networking.istio.io/", "networking.gke.io/", "llm-d.ai/")
@@ -53,11 +53,11 @@ def drop_experimental(item: Object) -> Object:
     return {**item, "spec": {k: v for k, v in item["spec"].items() if k not in EXPERIMENTAL}}
 
 
-def plan_drawn(part: int) -> Build:
+def plan_random_services(part: int) -> Build:
     def build() -> list[ServicePlan]:
         # mypy does not find this module, which pytest adds to the path.
-        draw: Any = import_module("drawn_services").draw_service
-        services = [plan_documents(*draw(int(seed)).documents) for seed in SEEDS[part::PARTS]]
+        generate: Any = import_module("random_services").generate_service
+        services = [plan_documents(*generate(int(seed)).documents) for seed in SEEDS[part::PARTS]]
         return [plan for plans in services if not any(map(is_native, plans)) for plan in plans]
 
     return build
@@ -82,8 +82,8 @@ CLAIMS: dict[str, dict[str, Build]] = {
         for block in blocks(PAGE)
         if block.language == "yaml" and block.title and block.text.startswith("apiVersion")
     },
-    "Drawn services, which have every field and option, are accepted unchanged": {
-        f"drawn {part}": plan_drawn(part) for part in range(PARTS)
+    "Random services, which use every field and option, are accepted unchanged": {
+        f"random {part}": plan_random_services(part) for part in range(PARTS)
     },
     "Kthena's and Modelplane's documented manifests are accepted unchanged": {
         name: defer(document) for name, document in DOCUMENTS.items()

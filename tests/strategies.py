@@ -1,4 +1,4 @@
-"""Hypothesis strategies for services, which draw the seeds of `drawn_services`."""
+"""Hypothesis strategies for services, which draw seeds of `random_services`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from drawn_services import DrawnService, draw_service
 from hypothesis import strategies as st
+from random_services import RandomService, generate_service
 
 from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
@@ -27,32 +27,32 @@ PLAIN = {
 }  # fmt: skip
 
 
-def services(**drawn: Any) -> st.SearchStrategy[Manifest]:
-    """Return services that can be planned without an error; the arguments are those of `_drawn`."""
-    return _drawn(**drawn).filter(lambda manifest: _plan(manifest) is not None)
+def services(**filters: Any) -> st.SearchStrategy[Manifest]:
+    """Return services that can be planned without an error; arguments as for `_manifests`."""
+    return _manifests(**filters).filter(lambda manifest: _plan(manifest) is not None)
 
 
-def plans(**drawn: Any) -> st.SearchStrategy[ServicePlan]:
+def plans(**filters: Any) -> st.SearchStrategy[ServicePlan]:
     """Return the plans of such services."""
-    return _drawn(**drawn).map(_plan).filter(bool)
+    return _manifests(**filters).map(_plan).filter(bool)
 
 
-def _drawn(
+def _manifests(
     *,
     routed: bool = False,
     fields: Mapping[str, set[str]] | None = None,
     wanted: Callable[[Manifest], bool] = lambda _: True,
 ) -> st.SearchStrategy[Manifest]:
-    """Return services of which most can be planned.
+    """Return services, most of which can be planned.
 
     Args:
         routed: Whether the services have a router.
         fields: Fields of `spec` and `roles` to keep; all by default.
-        wanted: Predicate of the services to draw.
+        wanted: Condition that each service meets.
     """
 
-    def prepare(drawn: DrawnService) -> Manifest:
-        manifest = drawn.documents[0]
+    def prepare(service: RandomService) -> Manifest:
+        manifest = service.documents[0]
         spec = manifest["spec"]
         if not routed:
             spec["roles"] = [role for role in spec["roles"] if not is_router(role)]
@@ -61,11 +61,12 @@ def _drawn(
             manifest["spec"] = {**_only(spec, fields["spec"]), "roles": roles}
         return manifest
 
-    def is_drawn(manifest: Manifest) -> bool:
+    def is_wanted(manifest: Manifest) -> bool:
         has_router = any(map(is_router, manifest["spec"]["roles"]))
         return has_router == routed and wanted(manifest)
 
-    return st.integers(0, 2**16).map(draw_service).filter(_is_valid).map(prepare).filter(is_drawn)
+    valid_services = st.integers(0, 2**16).map(generate_service).filter(_is_valid)
+    return valid_services.map(prepare).filter(is_wanted)
 
 
 def is_router(role: Manifest) -> bool:
@@ -84,8 +85,8 @@ def has_layout_per_role(manifest: Manifest) -> bool:
     return scaled or spec.get("layout") == "PerRole"
 
 
-def _is_valid(drawn: DrawnService) -> bool:
-    return not any(feature.startswith("slip") for feature in drawn.features)
+def _is_valid(service: RandomService) -> bool:
+    return not any(feature.startswith("invalid field") for feature in service.features)
 
 
 def _only(value: Manifest, keys: set[str]) -> Manifest:
@@ -102,12 +103,12 @@ def _plan(manifest: Manifest) -> ServicePlan | None:
 
 
 def shuffled(value: Any, keys: itertools.cycle[int] | None = None) -> Any:
-    """Return a copy of plain data with the keys of every mapping in another order."""
-    turn = keys or itertools.cycle((1, 2, 3))
+    """Return a copy in which the keys of every mapping have a different order."""
+    rotations = keys or itertools.cycle((1, 2, 3))
     if isinstance(value, dict):
-        items = [(key, shuffled(item, turn)) for key, item in value.items()]
-        at = next(turn) % max(len(items), 1)
-        return dict(reversed(items[at:] + items[:at]))
+        items = [(key, shuffled(item, rotations)) for key, item in value.items()]
+        start = next(rotations) % max(len(items), 1)
+        return dict(reversed(items[start:] + items[:start]))
     if isinstance(value, list):
-        return [shuffled(item, turn) for item in value]
+        return [shuffled(item, rotations) for item in value]
     return value

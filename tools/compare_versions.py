@@ -1,6 +1,6 @@
 """Compares the package of this checkout with another checkout's on random services.
 
-Both plan and render the same services (`tests/drawn_services`). Objects, exit codes and plans must
+Both plan and render the same services (`tests/random_services`). Objects, exit codes and plans must
 be equal. Different findings are only counted and shown, because messages may change on purpose.
 """
 
@@ -23,8 +23,8 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from drawn_services import draw_service  # noqa: E402  # found by the line above
-from drawn_services.coverage import schema_features, used_features  # noqa: E402  # likewise
+from random_services import generate_service  # noqa: E402  # found by the line above
+from random_services.coverage import schema_features, used_features  # noqa: E402  # likewise
 
 SCHEMA = json.loads((ROOT / "docs" / "inference-service.schema.json").read_text(encoding="utf-8"))
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -35,7 +35,7 @@ class Comparison:
     """Results of the comparison.
 
     Attributes:
-        drawn: Number of services.
+        generated: Number of services.
         rendered: Number of services that both versions render.
         differing: Differences of objects, statuses and plans, by seed.
         rewritten: Seeds whose objects are equal, but whose YAML differs (order of keys, style).
@@ -43,7 +43,7 @@ class Comparison:
         features: Rendered services that use each feature.
     """
 
-    drawn: int = 0
+    generated: int = 0
     rendered: int = 0
     differing: dict[int, list[str]] = field(default_factory=dict)
     rewritten: list[int] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Comparison:
 
     def add(self, seed: int, old: dict[str, Any], new: dict[str, Any]) -> None:
         """Compare the results of one seed."""
-        self.drawn += 1
+        self.generated += 1
         differences = list(find_differences("status", old["status"], new["status"]))
         if old["objects"] != new["objects"]:
             parsed = [
@@ -73,10 +73,10 @@ class Comparison:
             self.features.update(self._list_features(seed, new["objects"]))
 
     def _list_features(self, seed: int, objects: str) -> set[str]:
-        drawn = draw_service(seed)
+        service = generate_service(seed)
         kinds = {line for line in objects.splitlines() if line.startswith("kind: ")}
-        by_document = (used_features(SCHEMA, document) for document in drawn.documents)
-        return set().union(kinds, drawn.features, *by_document)
+        by_document = (used_features(SCHEMA, document) for document in service.documents)
+        return set().union(kinds, service.features, *by_document)
 
 
 def find_differences(at: str, old: Any, new: Any) -> Iterator[str]:
@@ -102,7 +102,7 @@ def run_seeds(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]
     """Yield the outcome of each seed with the package of a checkout."""
     packages = (checkout, checkout / "importers", checkout / "capacity", ROOT / "tests")
     child = subprocess.Popen(
-        [sys.executable, "-m", "drawn_services", str(first), str(count)],
+        [sys.executable, "-m", "random_services", str(first), str(count)],
         cwd=checkout,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, packages))},
         stdout=subprocess.PIPE,
@@ -120,16 +120,16 @@ def run_seeds(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]
 
 def report(comparison: Comparison, show: int) -> None:
     """Print the differences."""
-    percent = 100 * comparison.rendered // max(comparison.drawn, 1)
-    print(f"drawn      {comparison.drawn}\nrendered   {comparison.rendered} ({percent} %)")
-    print(f"equal      {comparison.drawn - len(comparison.differing)}")
+    percent = 100 * comparison.rendered // max(comparison.generated, 1)
+    print(f"generated  {comparison.generated}\nrendered   {comparison.rendered} ({percent} %)")
+    print(f"equal      {comparison.generated - len(comparison.differing)}")
     print(f"differing  {len(comparison.differing)}")
     _print_examples(comparison.differing, show)
     if comparison.rewritten:
         seeds = _format_list(comparison.rewritten)
         print(f"equal objects, different YAML  {len(comparison.rewritten)}: {seeds}")
     different = len(comparison.findings)
-    print(f"findings   {comparison.drawn - different} equal, {different} different")
+    print(f"findings   {comparison.generated - different} equal, {different} different")
     _print_examples(comparison.findings, show)
     known = schema_features(SCHEMA)
     other_features = sorted(set(comparison.features) - known)

@@ -36,9 +36,9 @@ from fusioninfer_pulumi.presets.model_catalogue import load_catalogue
 # pytest adds `tests` to the path.
 sys.path.append(str(ROOT / "tests"))
 blocks: Any = importlib.import_module("page_blocks").blocks
-draw_service: Any = importlib.import_module("drawn_services").draw_service
+generate_service: Any = importlib.import_module("random_services").generate_service
 
-DRAWN = 300
+SEEDS = 300
 PROGRAM = Path(__file__).with_name("parse_arguments.py")
 VARIABLE = re.compile(r"\$\(\([^)]*\)\)|\$\(\w+\)|\$\{\w+\}|\$\w+")
 
@@ -87,9 +87,9 @@ def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
 
 def list_accepted(release: str) -> list[CommandLine]:
     """Return command lines of all services here that `check` accepts for a release."""
-    drawn = [document for seed in range(DRAWN) for document in draw_service(seed).documents]
+    generated = [item for seed in range(SEEDS) for item in generate_service(seed).documents]
     lines: set[CommandLine] = set()
-    for document in with_release([*read_services(), *drawn], release):
+    for document in with_release([*read_services(), *generated], release):
         try:
             (args,) = load(document)
             plan = plan_service(args)

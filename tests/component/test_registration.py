@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from drawn_services import draw_service
+from random_services import generate_service
 
 from fusioninfer_pulumi import (
     InferenceService,
@@ -213,8 +213,8 @@ def test_component_inputs_show_model_gpus_and_replicas(engine: Any) -> None:
 def test_recorded_inputs_describe_the_same_service() -> None:
     compared = 0
     for seed in range(15):
-        for manifest in draw_service(seed).documents:
-            args, _ = validate_mapping(manifest, "drawn")
+        for manifest in generate_service(seed).documents:
+            args, _ = validate_mapping(manifest, "random")
             if args is None or errors((plan := plan_service(args)).findings):
                 continue
             recorded = plan_service(InferenceServiceArgs(**build_recorded_inputs(plan)))

@@ -1,4 +1,4 @@
-"""Drawn command lines are judged as Python's argparse judges them, with the same arguments."""
+"""Random command lines are accepted and rejected as Python's argparse does it."""
 
 from __future__ import annotations
 
@@ -60,36 +60,36 @@ def parser_of(definitions: Definitions) -> Parser:
     return parser
 
 
-def drawn_values(draw: Random, definition: ArgumentDefinition) -> list[str]:
-    good = [str(draw.choice(definition.choices))] if definition.choices else ["1"]
+def random_values(rng: Random, definition: ArgumentDefinition) -> list[str]:
+    good = [str(rng.choice(definition.choices))] if definition.choices else ["1"]
     many = definition.nargs in ("*", "+")
-    return draw.choice(
+    return rng.choice(
         [good, good, good, good, [], ["x"], ["-1"], ["1.5"], good * 2 if many else good, ["8k"]]
     )
 
 
-def drawn_line(draw: Random, definitions: Definitions) -> list[str]:
+def random_command_line(rng: Random, definitions: Definitions) -> list[str]:
     line: list[str] = []
-    for _ in range(draw.randint(1, 4)):
-        word = draw.choice([item for item in definitions if definitions[item].name not in BOUNDED])
+    for _ in range(rng.randint(1, 4)):
+        word = rng.choice([item for item in definitions if definitions[item].name not in BOUNDED])
         definition = definitions[word]
-        written = draw.choice([word] * 6 + [word[: draw.randint(4, len(word))], word + "s"])
-        values = [] if definition.kind == "switch" else drawn_values(draw, definition)
-        if len(values) == 1 and draw.random() < 0.3:
+        written = rng.choice([word] * 6 + [word[: rng.randint(4, len(word))], word + "s"])
+        values = [] if definition.kind == "switch" else random_values(rng, definition)
+        if len(values) == 1 and rng.random() < 0.3:
             line.append(f"{written}={values[0]}")
         else:
             line += [written, *values]
-        if draw.random() < 0.05:
-            line.append(draw.choice(["true", "-q", "-5"]))
+        if rng.random() < 0.05:
+            line.append(rng.choice(["true", "-q", "-5"]))
     return line
 
 
 @pytest.mark.parametrize("seed", slow_unless(lambda seed: seed < 2, range(8)))
 def test_errors_are_those_of_argparse(seed: int) -> None:
-    draw, definitions = Random(seed), load_argument_table("sglang").definitions(RELEASE)
+    rng, definitions = Random(seed), load_argument_table("sglang").definitions(RELEASE)
     parser, wrong = parser_of(definitions), 0
     for _ in range(40):
-        line = drawn_line(draw, definitions)
+        line = random_command_line(rng, definitions)
         try:
             _, rest = parser.parse_known_args(line)
             rejected = bool(rest)

@@ -1,4 +1,4 @@
-"""The list of passes by which a role's pods are built, whatever each of them adds."""
+"""Properties of all passes that build a role's pods."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import copy
 from functools import cache
 from typing import Any
 
-from drawn_services import draw_service
 from full_pods import SERVICES
+from random_services import generate_service
 from samples import plan_of, rendered, role, service
 
 from fusioninfer_pulumi.api.service_shape import derive_service_shape
@@ -19,7 +19,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.build_pods import PASSES, build_contexts
 from fusioninfer_pulumi.pods.pod import Context
 
-DRAWN = range(30)
+SEEDS = range(30)
 #: Lists of a pod's spec whose items have names.
 NAMED = ("containers", "initContainers", "volumes")
 
@@ -31,11 +31,11 @@ def roles_of(manifest: Any) -> list[Context]:
 
 
 @cache
-def drawn() -> list[tuple[Any, ServicePlan]]:
-    """Documents of this library's own kind that the spec accepts, and their plans."""
+def valid_documents() -> list[tuple[Any, ServicePlan]]:
+    """Return valid random documents and their plans."""
     result = []
-    for seed in DRAWN:
-        for document in draw_service(seed).documents:
+    for seed in SEEDS:
+        for document in generate_service(seed).documents:
             try:
                 (args,) = load(copy.deepcopy(document))
             except InvalidServiceError:
@@ -56,7 +56,7 @@ def test_pass_does_not_change_its_input() -> None:
 
 
 def test_user_list_items_keep_their_index() -> None:
-    for _, plan in drawn():
+    for _, plan in valid_documents():
         for plan_role in plan.roles:
             for pod in plan_role.pods.user_pods:
                 for key in NAMED:
@@ -66,17 +66,17 @@ def test_user_list_items_keep_their_index() -> None:
 
 
 def test_findings_about_pods_name_fields_of_the_document() -> None:
-    looked_at = 0
-    for document, plan in drawn():
+    checked = 0
+    for document, plan in valid_documents():
         for finding in plan.findings:
             if finding.location[:1] != ("roles",) or "emplate" not in str(finding.location[2:3]):
                 continue
-            looked_at += 1
+            checked += 1
             value = document["spec"]
-            for part in finding.location[:-1]:  # the last one may be what is missing
+            for part in finding.location[:-1]:  # the field itself may be missing
                 value = value[part]
             assert value is not None, finding
-    assert looked_at > 25
+    assert checked > 25
 
 
 def test_all_lws_of_a_role_share_finished_pods() -> None:

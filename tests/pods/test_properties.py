@@ -1,4 +1,4 @@
-"""What holds for any service: who is wired, and that nothing of the user's is lost."""
+"""Properties of all services: P/D pairs are complete, and no user value is lost."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_prefill_decode_pair_is_complete_or_rejected(manifest: Manifest, generat
     roles = manifest["spec"]["roles"]
     if len(roles) == 1:  # one engine for both, so that they agree
         roles.append({**roles[0], "name": f"{roles[0]['name']}-too"})
-    # What is drawn for a gang may not suit a pair, and the other way round.
+    # Fields generated for a gang may not be valid for a prefill/decode pair, and vice versa.
     manifest["spec"].pop("schedulingStrategy", None)
     for role, component_type in zip(roles, ("prefiller", "decoder"), strict=True):
         role.pop("startupPolicy", None)

@@ -1,4 +1,4 @@
-"""Invariants of every update, in drawn worlds that answer, fail and crash."""
+"""Invariants of every update, in random clusters that become ready, fail and crash."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from fusioninfer_pulumi.rollout.state_machine import (
 )
 from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
 
-#: Steps in which anything may happen; afterwards the world settles.
-WILD_STEPS = 60
-#: An update that takes more has no end.
-MOST_STEPS = 4000
+#: Steps in which replicas fail at random; afterwards all become ready.
+FAULTY_STEPS = 60
+#: The test fails if an update takes more steps.
+MAX_STEPS = 4000
 
 
 @dataclass
@@ -57,13 +57,13 @@ class Lws:
 
 
 @dataclass
-class World:
-    """A cluster, the stack's state, and the effects of an update on them.
+class SimulatedCluster:
+    """A cluster and the stack's state.
 
     Attributes:
         stack: Versions and revisions that Pulumi has recorded.
-        served: Revisions that the last finished update has noted.
-        disrupted: Replicas that an update took down and that were not available since.
+        served: Revisions that the last finished update recorded as available.
+        disrupted: Replicas that an update took down and that have not been available since.
     """
 
     plan: ServicePlan
@@ -78,14 +78,14 @@ class World:
     def __post_init__(self) -> None:
         self.steps = {item.name: item for item in order_update(self.plan)}
 
-    def chance(self, share: float) -> bool:
-        return self.random.random() < share
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
 
-    def some(self, share: float) -> set[str]:
-        return {name for name in self.steps if self.chance(share)}
+    def choose_names(self, probability: float) -> set[str]:
+        return {name for name in self.steps if self.chance(probability)}
 
     def apply(self, name: str, spec: int) -> None:
-        """Creates or changes an object, as server-side apply does."""
+        """Create or change an object, as server-side apply does."""
         lws = self.live.get(name)
         if lws is None:
             self.live[name] = Lws(f"uid-{next(iter(self.uids))}", 1, spec, up=False)
@@ -93,37 +93,46 @@ class World:
             lws.spec, lws.generation, lws.up = spec, lws.generation + 1, False
 
     def remove(self, names: Iterable[str]) -> None:
-        """As if an update had removed them: the next one creates them again."""
+        """Delete replicas as an update would; the next update creates them again."""
         for name in names:
             self.live.pop(name, None)
             self.stack.pop(name, None)
             self.served.pop(name, None)
             self.disrupted.discard(name)
 
-    def come_up(self, names: Iterable[str]) -> None:
+    def make_available(self, names: Iterable[str]) -> None:
         for name in names:
             self.live[name].up = True
             self.disrupted.discard(name)
 
 
-class Run:
-    """One update of a world, whose actions it checks."""
+class SimulatedUpdate:
+    """Run one update of a cluster and check its actions."""
 
-    def __init__(self, world: World, spec: int, *, lists: float, asks: bool = False) -> None:
-        """`lists` is the share of lists that succeed; `asks`: the stack's state is unknown."""
-        self.world, self.spec, self.lists = world, spec, lists
-        random = world.random
-        self.broken, self.mute = world.some(random.choice((0, 0.2))), world.some(0.02)
-        self.skipped = world.some(random.choice((0, 0, 0.2)))
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        spec: int,
+        *,
+        list_success: float,
+        is_state_unknown: bool = False,
+    ) -> None:
+        """`list_success` is the probability that a list request succeeds."""
+        self.cluster, self.spec, self.list_success = cluster, spec, list_success
+        random = cluster.random
+        self.broken, self.never_answered = (
+            cluster.choose_names(random.choice((0, 0.2))),
+            cluster.choose_names(0.02),
+        )
+        self.skipped = cluster.choose_names(random.choice((0, 0, 0.2)))
         self.registered: list[str] = []
         self.pending: set[str] = set()
-        self.at: dict[str, float] = {}
-        self.been_up: set[str] = set()
-        self.gave_up = False
-        served = world.served
+        self.ever_available: set[str] = set()
+        self.has_warned = False
+        served = cluster.served
         lws = {}
-        for name, lws_step in world.steps.items():
-            version, revision = world.stack.get(name, (None, ""))
+        for name, lws_step in cluster.steps.items():
+            version, revision = cluster.stack.get(name, (None, ""))
             lws[name] = LwsState(
                 lws_step,
                 str(spec),
@@ -135,85 +144,86 @@ class Run:
             )
         self.state = UpdateState(
             lws,
-            world.plan.wait.timeout,
-            world.plan.wait.level.awaits_replicas,
-            Stage.DISCOVERING if asks else Stage.RUNNING,
-            needs_list=asks,
+            cluster.plan.wait.timeout,
+            cluster.plan.wait.level.awaits_replicas,
+            Stage.DISCOVERING if is_state_unknown else Stage.RUNNING,
+            needs_list=is_state_unknown,
         )
-        self.exists = {n for n in world.steps if n in (world.live if asks else world.stack)}
+        self.exists = {
+            n for n in cluster.steps if n in (cluster.live if is_state_unknown else cluster.stack)
+        }
 
     def run(self, *, crash_after: float = math.inf) -> str:
-        """How the update ends."""
-        world = self.world
-        observation: Observation = UpdateStarted(world.now)
-        for count in range(MOST_STEPS):
+        """Run the update and return how it ends."""
+        cluster = self.cluster
+        observation: Observation = UpdateStarted(cluster.now)
+        for count in range(MAX_STEPS):
             self.state, actions = advance(self.state, observation)
-            if self.carry_out(actions):
+            if self.execute(actions):
                 return "failed"
             if self.state.is_over:
                 return "over"
             if count >= crash_after:
                 return "crashed"
-            wild = count < WILD_STEPS
-            if wild:
-                self.happen()
-            result = self.next_observation(wild=wild)
+            faulty = count < FAULTY_STEPS
+            if faulty:
+                self.change_availability()
+            result = self.next_observation(faulty=faulty)
             if result is None:
                 return "waits for Pulumi"
             observation = result
-        raise AssertionError(f"no end: {self.state}")
+        raise AssertionError(f"update does not end: {self.state}")
 
-    def carry_out(self, actions: tuple[Action, ...]) -> bool:
+    def execute(self, actions: tuple[Action, ...]) -> bool:
         for action in actions:
             if isinstance(action, Register):
-                self.check_turns(action.names)
+                self.check_order(action.names)
                 for name in action.names:
                     self.register(name)
             elif isinstance(action, Warn):
-                assert self.lists < 1, "the cluster was readable"
-                self.gave_up = True
+                assert self.list_success < 1, "no list failed"
+                self.has_warned = True
             elif isinstance(action, ReportProgress):
-                assert action.name in self.world.steps
+                assert action.name in self.cluster.steps
             elif isinstance(action, Fail):
                 self.check_failure(action)
                 return True
         return False
 
     def register(self, name: str) -> None:
-        world = self.world
+        cluster = self.cluster
         assert name not in self.registered, "registered twice"
         self.registered.append(name)
         self.pending.add(name)
-        self.at[name] = world.now
-        lws = world.live.get(name)
-        keeps = world.steps[name].is_frozen and lws is not None
+        lws = cluster.live.get(name)
+        keeps = cluster.steps[name].is_frozen and lws is not None
         if name not in self.skipped and not keeps:
             was_up = lws is not None and lws.up and lws.spec != self.spec
-            world.apply(name, self.spec)
+            cluster.apply(name, self.spec)
             if was_up and name in self.exists and not self.is_unit_down(name):
-                world.disrupted.add(name)
-        if name in world.live and world.live[name].up:
-            self.been_up.add(name)
+                cluster.disrupted.add(name)
+        if name in cluster.live and cluster.live[name].up:
+            self.ever_available.add(name)
 
     def is_unit_down(self, name: str) -> bool:
-        """Whether its unit was down before: then its change does not count for the limit."""
-        unit = world_unit(self.world.steps[name])
-        down = self.state.unavailable - self.world.disrupted
-        return any(world_unit(self.world.steps[other]) == unit for other in down)
+        """Whether the replica's unit was down before, so that its change does not count."""
+        unit = limited_unit(self.cluster.steps[name])
+        down = self.state.unavailable - self.cluster.disrupted
+        return any(limited_unit(self.cluster.steps[other]) == unit for other in down)
 
-    def check_turns(self, names: tuple[str, ...]) -> None:
-        steps = self.world.steps
+    def check_order(self, names: tuple[str, ...]) -> None:
+        steps = self.cluster.steps
         new = {n for n, s in steps.items() if s.is_required and n not in self.exists}
         existing = self.exists.intersection(names)
         unanswered = new.difference(self.registered) | (new & self.pending)
         if existing:
-            assert not unanswered, "existing replicas change after required ones are created"
+            assert not unanswered, "new required replicas are created before existing ones change"
         if not existing and not new.issuperset(names):
-            assert self.exists <= {*self.registered}, "new optional replicas come last"
+            assert self.exists <= {*self.registered}, "new optional replicas are created last"
             blocks_others = {
-                name for name in self.held() & self.exists if steps[name].blocks_others
+                name for name in self.known_disrupted() & self.exists if steps[name].blocks_others
             }
-            assert not blocks_others, "new optional replicas come last"
+            assert not blocks_others, "new optional replicas are created last"
         for name in existing:
             stages = [
                 other.name
@@ -221,25 +231,25 @@ class Run:
                 if other.blocks_others and other.stage < steps[name].stage
                 and other.stage_scope == steps[name].stage_scope and other.name in self.exists
             ]  # fmt: skip
-            # What has its spec already may be registered at any time: nothing restarts.
-            if name not in self.state.unavailable and self.world.live[name].spec != self.spec:
-                assert {*stages} <= {*self.registered}, "roles take turns"
-                assert not self.held().intersection(stages), "roles take turns"
+            # An unchanged LeaderWorkerSet may be registered at any time: nothing restarts.
+            if name not in self.state.unavailable and self.cluster.live[name].spec != self.spec:
+                assert {*stages} <= {*self.registered}, "roles change one at a time"
+                assert not self.known_disrupted().intersection(stages), "roles change one at a time"
 
-    def held(self) -> set[str]:
-        """Replicas that this update must know to be down because of an update."""
-        if self.gave_up:
-            return self.world.disrupted & self.pending
+    def known_disrupted(self) -> set[str]:
+        """Return disrupted replicas that this update must treat as down."""
+        if self.has_warned:
+            return self.cluster.disrupted & self.pending
         if self.state.has_list and self.state.awaits_replicas:
-            return self.world.disrupted
-        return self.world.disrupted & {*self.registered}
+            return self.cluster.disrupted
+        return self.cluster.disrupted & {*self.registered}
 
     def check_limits(self) -> None:
-        """Check that updates take down no more units than their common limit allows."""
+        """Check that all updates together take down no more units than the limit allows."""
         units: dict[str, set[str]] = {}
         limits: dict[str, int] = {}
-        for name in self.world.disrupted:
-            lws_step = self.world.steps[name]
+        for name in self.cluster.disrupted:
+            lws_step = self.cluster.steps[name]
             if lws_step.blocks_others and lws_step.limit is not None:
                 units.setdefault(lws_step.limited_role, set()).add(lws_step.unit)
                 limits[lws_step.limited_role] = lws_step.limit
@@ -247,130 +257,132 @@ class Run:
 
     def check_failure(self, action: Fail) -> None:
         if action.names is None:
-            assert self.lists < 1, "the cluster was readable"
+            assert self.list_success < 1, "no list failed"
             return
         assert action.names
         for name in action.names:
             assert not self.state.lws[name].is_up
 
-    def happen(self) -> None:
-        """Replicas become available and go down."""
-        world = self.world
-        ready = [name for name in world.live if name not in self.broken and world.chance(0.3)]
-        world.come_up(ready)
-        self.been_up.update(ready)
-        for name, lws in world.live.items():
-            if world.chance(0.03) and name not in world.disrupted:
+    def change_availability(self) -> None:
+        """Make some replicas available and others unavailable."""
+        cluster = self.cluster
+        ready = [name for name in cluster.live if name not in self.broken and cluster.chance(0.3)]
+        cluster.make_available(ready)
+        self.ever_available.update(ready)
+        for name, lws in cluster.live.items():
+            if cluster.chance(0.03) and name not in cluster.disrupted:
                 lws.up = False
 
-    def next_observation(self, *, wild: bool) -> Observation | None:
+    def next_observation(self, *, faulty: bool) -> Observation | None:
         self.check_limits()
-        world, wake = self.world, self.state.wake_at
-        if not wild:
-            ready = [name for name in world.live if name not in self.broken]
-            world.come_up(ready)
-            self.been_up.update(ready)
-        answering = sorted(self.pending - self.mute)
+        cluster, wake = self.cluster, self.state.wake_at
+        if not faulty:
+            ready = [name for name in cluster.live if name not in self.broken]
+            cluster.make_available(ready)
+            self.ever_available.update(ready)
+        answering = sorted(self.pending - self.never_answered)
         choices: list[Callable[[], Observation]] = []
         if answering:
-            choices.append(lambda: self.answer(answering, wild=wild))
+            choices.append(lambda: self.answer(answering, faulty=faulty))
         if self.state.is_listing:
-            choices.append(self.listed)
+            choices.append(self.return_list)
         if wake is not None:
-            choices.append(lambda: self.timer(wake, wild=wild))
-        if wild and self.registered and world.chance(0.1):
-            again = world.random.choice(self.registered)
+            choices.append(lambda: self.wake_up(wake, faulty=faulty))
+        if faulty and self.registered and cluster.chance(0.1):
+            again = cluster.random.choice(self.registered)
             if again not in self.pending:
-                return PulumiAnswered(world.now, {again: ("another", 1)})
-        return world.random.choice(choices)() if choices else None
+                return PulumiAnswered(cluster.now, {again: ("another", 1)})
+        return cluster.random.choice(choices)() if choices else None
 
-    def answer(self, answering: list[str], *, wild: bool) -> PulumiAnswered:
-        world = self.world
-        count = world.random.randint(1, len(answering)) if wild else len(answering)
+    def answer(self, answering: list[str], *, faulty: bool) -> PulumiAnswered:
+        cluster = self.cluster
+        count = cluster.random.randint(1, len(answering)) if faulty else len(answering)
         versions = {}
-        for name in world.random.sample(answering, count):
+        for name in cluster.random.sample(answering, count):
             self.pending.discard(name)
             if name in self.skipped:
-                versions[name] = world.stack[name][0] if name in world.stack else ("", 0)
+                versions[name] = cluster.stack[name][0] if name in cluster.stack else ("", 0)
                 continue
-            versions[name] = world.live[name].version
+            versions[name] = cluster.live[name].version
             revision = str(self.spec)
-            if world.steps[name].is_frozen and name in world.stack:
-                revision = world.stack[name][1]
-            world.stack[name] = versions[name], revision
-        return PulumiAnswered(world.now, versions)
+            if cluster.steps[name].is_frozen and name in cluster.stack:
+                revision = cluster.stack[name][1]
+            cluster.stack[name] = versions[name], revision
+        return PulumiAnswered(cluster.now, versions)
 
-    def listed(self) -> ListReturned:
-        world = self.world
-        world.now += world.random.choice((0.0, 0.1, 15.0))
-        if not world.chance(self.lists):
-            return ListReturned(world.now, None, "no answer")
+    def return_list(self) -> ListReturned:
+        cluster = self.cluster
+        cluster.now += cluster.random.choice((0.0, 0.1, 15.0))
+        if not cluster.chance(self.list_success):
+            return ListReturned(cluster.now, None, "no answer")
         return ListReturned(
-            world.now,
-            {n: Snapshot(lws.version, lws.up, str(lws.spec)) for n, lws in world.live.items()},
+            cluster.now,
+            {n: Snapshot(lws.version, lws.up, str(lws.spec)) for n, lws in cluster.live.items()},
         )
 
-    def timer(self, wake: float, *, wild: bool) -> PulumiAnswered:
-        world = self.world
-        if wild and world.chance(0.3):
-            world.now += max(0.0, wake - world.now) / 2
+    def wake_up(self, wake: float, *, faulty: bool) -> PulumiAnswered:
+        cluster = self.cluster
+        if faulty and cluster.chance(0.3):
+            cluster.now += max(0.0, wake - cluster.now) / 2
         else:
-            # A machine may sleep meanwhile.
-            world.now = max(wake, world.now) + (0.0 if wild else 300.0)
-        return PulumiAnswered(world.now, {})
+            # The machine may have been suspended.
+            cluster.now = max(wake, cluster.now) + (0.0 if faulty else 300.0)
+        return PulumiAnswered(cluster.now, {})
 
 
-def world_unit(lws_step: LwsStep) -> tuple[str, str] | None:
-    """Return the unit that the limit counts; optional replicas do not count."""
+def limited_unit(lws_step: LwsStep) -> tuple[str, str] | None:
+    """Return the unit that counts for the limit; optional replicas do not count."""
     return (lws_step.limited_role, lws_step.unit) if lws_step.is_required else None
 
 
-def check_end(run: Run, outcome: str) -> None:
-    """Check the end of an update, or of one that waits for an answer that never comes."""
-    world = run.world
+def check_end(run: SimulatedUpdate, outcome: str) -> None:
+    """Check the state in which an update ended or waits for an answer that never comes."""
+    cluster = run.cluster
     if outcome == "waits for Pulumi":
-        assert run.pending & run.mute
+        assert run.pending & run.never_answered
     if outcome != "over":
         return
-    assert sorted(run.registered) == sorted(world.steps)
-    world.served |= run.state.served_revisions
-    if run.lists == 1 and run.state.awaits_replicas:
+    assert sorted(run.registered) == sorted(cluster.steps)
+    cluster.served |= run.state.served_revisions
+    if run.list_success == 1 and run.state.awaits_replicas:
         for name in {*run.registered} - run.skipped:
-            if world.steps[name].is_required and not run.state.lws[name].is_settled:
-                assert name in run.been_up, f"{name} was never available"
+            if cluster.steps[name].is_required and not run.state.lws[name].is_settled:
+                assert name in run.ever_available, f"{name} was never available"
 
 
-SHARES = st.sampled_from((1.0, 1.0, 1.0, 0.7, 0.0))
+SUCCESS_RATES = st.sampled_from((1.0, 1.0, 1.0, 0.7, 0.0))
 
 
 @examples(6)
-@given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random), SHARES, st.booleans())
-def test_drawn_update_keeps_order_and_ends(
-    plan: ServicePlan, random: Random, lists: float, asks: bool
+@given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random), SUCCESS_RATES, st.booleans())
+def test_random_update_keeps_order_and_ends(
+    plan: ServicePlan, random: Random, list_success: float, is_state_unknown: bool
 ) -> None:
-    world = World(plan, random)
-    first = Run(world, 1, lists=1)
+    cluster = SimulatedCluster(plan, random)
+    first = SimulatedUpdate(cluster, 1, list_success=1)
     check_end(first, first.run())
-    world.come_up(world.live)
-    world.remove(world.some(0.2))
+    cluster.make_available(cluster.live)
+    cluster.remove(cluster.choose_names(0.2))
     for spec in (2, 2, 3):
-        run = Run(world, spec, lists=lists, asks=asks)
-        crash = random.choice((math.inf, random.randint(0, WILD_STEPS)))
+        run = SimulatedUpdate(
+            cluster, spec, list_success=list_success, is_state_unknown=is_state_unknown
+        )
+        crash = random.choice((math.inf, random.randint(0, FAULTY_STEPS)))
         check_end(run, run.run(crash_after=crash))
-        if world.chance(0.5):
-            world.come_up([name for name in world.live if world.chance(0.7)])
-        world.remove(world.some(0.2))
+        if cluster.chance(0.5):
+            cluster.make_available([name for name in cluster.live if cluster.chance(0.7)])
+        cluster.remove(cluster.choose_names(0.2))
 
 
 def started(*before: ObjectVersion | None, **fields: object) -> UpdateState:
-    """An update to revision `b` of a service with one replica for each version."""
+    """Return an update to revision `b` of a service with one replica for each version."""
     plan = plan_of(service(role(replicas=len(before)), **fields))
     names = [lws_step.name for lws_step in order_update(plan)]
     return started_from(plan, dict(zip(names, before, strict=True)))
 
 
 def started_from(plan: ServicePlan, before: dict[str, ObjectVersion | None]) -> UpdateState:
-    """An update to revision `b`; NEW is an object that an interrupted one has changed."""
+    """Return an update to revision `b`; an interrupted update has changed NEW objects."""
     lws = {
         lws_step.name: LwsState(
             lws_step,
@@ -390,8 +402,8 @@ def started_from(plan: ServicePlan, before: dict[str, ObjectVersion | None]) -> 
 def run_steps(state: UpdateState, *observations: Observation) -> tuple[UpdateState, list[Action]]:
     actions: list[Action] = []
     for observation in observations:
-        state, more = advance(state, observation)
-        actions += more
+        state, new_actions = advance(state, observation)
+        actions += new_actions
     return state, actions
 
 

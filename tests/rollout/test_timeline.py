@@ -162,8 +162,8 @@ def test_change_without_restart_has_no_steps() -> None:
     assert (played.batches, played.after.seconds) == ((), 0)
 
 
-def drawn(plan: ServicePlan, random: Random) -> dict[str, LwsChange]:
-    """Some LeaderWorkerSets are new, restart, or stay as they are."""
+def random_changes(plan: ServicePlan, random: Random) -> dict[str, LwsChange]:
+    """Return changes in which LeaderWorkerSets are created, restart or stay unchanged."""
     changes = {}
     for name, change in restarted(plan).items():
         kind = random.choice(("new", "restarts", "restarts", "stays"))
@@ -188,7 +188,7 @@ def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, in
 @examples(3)
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
 def test_timeline_follows_update_order(plan: ServicePlan, random: Random) -> None:
-    changes = drawn(plan, random)
+    changes = random_changes(plan, random)
     played = simulate_update(plan, changes)
     steps = {lws.name: lws for lws in order_update(plan)}
     shown = [name for row in played.batches for name in (*row.restarting, *row.starting)]
@@ -231,7 +231,7 @@ class _FasterCluster(_SimulatedCluster):
 
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
 def test_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
-    changes = drawn(plan, random)
+    changes = random_changes(plan, random)
     faster = _FasterCluster(plan, changes, ())
     faster.random, faster.due = random, {}
     slowest, played = simulate_update(plan, changes), faster.run()

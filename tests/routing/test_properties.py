@@ -53,7 +53,7 @@ def pods_of(plan: ServicePlan) -> Iterator[tuple[str, bool, Labels]]:
 
 
 PAIRS = pytest.mark.parametrize("pairs", [False, True])
-"""Both kinds in every property: how many of a kind are drawn by chance varies with the Python."""
+"""Test each property of services with and without a prefill/decode pair."""
 
 
 def routed_plans(pairs: bool = False) -> st.SearchStrategy[ServicePlan]:

@@ -89,8 +89,8 @@ def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> di
 
 @given(demands())
 @examples(4)
-def test_capacity_is_exact_or_an_upper_bound(drawn: tuple[list[RoleDemand], int, int]) -> None:
-    roles, groups, free = drawn
+def test_capacity_is_exact_or_an_upper_bound(example: tuple[list[RoleDemand], int, int]) -> None:
+    roles, groups, free = example
     if not any(role.minimum for role in roles):
         return
     result = compute_group_capacity(roles, SUBGROUP, [NodePool(free, 1)], groups)
@@ -106,9 +106,9 @@ def test_capacity_is_exact_or_an_upper_bound(drawn: tuple[list[RoleDemand], int,
 @given(demands())
 @examples(2)
 def test_one_group_gets_no_more_than_a_service_without_groups(
-    drawn: tuple[list[RoleDemand], int, int],
+    example: tuple[list[RoleDemand], int, int],
 ) -> None:
-    roles, _, free = drawn
+    roles, _, free = example
     for form in (ALL_PODS, SUBGROUP):
         if form is SUBGROUP and not any(role.minimum for role in roles):
             continue

@@ -1,4 +1,4 @@
-"""Which fields and values of the JSON Schema a manifest uses."""
+"""The fields and enumeration values of the JSON Schema that a manifest uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Schema = dict[str, Any]
 
 
 def schema_features(schema: Schema) -> set[str]:
-    """Every field as `Model.field`, and every value of an enumeration as `Enumeration: value`."""
+    """Return each field as `Model.field`, and each enumeration value as `Enumeration: value`."""
     return {
         name
         for model, definition in schema["$defs"].items()
@@ -21,7 +21,7 @@ def schema_features(schema: Schema) -> set[str]:
 
 
 def used_features(schema: Schema, manifest: Any) -> set[str]:
-    """The features of the schema that a manifest uses."""
+    """Return the features of the schema that a manifest uses."""
     return set(_used(schema, schema, manifest, ""))
 
 

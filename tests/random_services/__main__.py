@@ -1,6 +1,6 @@
-"""Writes the outcome of each seed as a line of JSON, with the package that PYTHONPATH holds.
+"""Print what `render` and `plan` output for each seed's services, one line of JSON per seed.
 
-`python -m drawn_services FIRST COUNT`; the first line is the package's own path.
+`python -m random_services FIRST COUNT`; the first line is the path of the imported package.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import traceback
 from dataclasses import asdict
 
 import fusioninfer_pulumi
-from drawn_services import draw_service
-from drawn_services.outcome import Outcome, outcome
+from random_services import generate_service
+from random_services.outcome import Outcome, outcome
 
 
 def main() -> None:
-    """Renders and plans the services of some seeds."""
+    """Render and plan the services of COUNT seeds, starting with FIRST."""
     first, count = map(int, sys.argv[1:])
     _write(str(fusioninfer_pulumi.__file__))
     for seed in range(first, first + count):
-        documents = draw_service(seed).documents
+        documents = generate_service(seed).documents
         try:
             result = outcome(documents)
-        except Exception:  # noqa: BLE001  # that a version fails is an outcome, too
+        except Exception:  # noqa: BLE001  # compared like other outcomes
             result = Outcome(-1, "", [traceback.format_exc(limit=-2)], [])
         _write(asdict(result))
 

@@ -1,11 +1,11 @@
-"""Routers: strategy, endpoint picker, HTTPRoute, Gateway, and who may reach what."""
+"""Random routers: strategy, endpoint picker, HTTPRoute, Gateway and network policies."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from drawn_services.draw import Draw
-from drawn_services.pods import Manifest
+from random_services.pods import Manifest
+from random_services.seeded_random import SeededRandom
 
 _EPP = "registry.k8s.io/gateway-api-inference-extension/epp"
 _ROUTER = "ghcr.io/llm-d/llm-d-router-endpoint-picker"
@@ -19,7 +19,7 @@ PICKERS = {
     "llm-d-0.10": f"{_ROUTER}:v0.10.0",
     "llm-d-1.0": f"{_ROUTER}:v1.0.0",
 }
-#: With service levels and sessions.
+#: Families with service levels and sessions.
 _LEVELLED = ("llm-d-0.10", "llm-d-1.0")
 _NEW = ("llm-d-0.9", *_LEVELLED)
 _PLAIN = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity")
@@ -65,49 +65,49 @@ schedulingProfiles:
 """  # noqa: E501
 
 
-def chosen_strategy(draw: Draw, *, pair: bool) -> str | None:
-    """A strategy, `config` for the user's own picker configuration, or None for the default."""
-    if draw.chance(0.1):
+def chosen_strategy(rng: SeededRandom, *, pair: bool) -> str | None:
+    """Return a strategy; `config` is the user's own picker configuration, None the default."""
+    if rng.chance(0.1):
         return "config"
     if pair:
-        return draw.one(None, None, "pd-disaggregation", "pd-disaggregation", *_PLAIN)
-    return "pd-disaggregation" if draw.chance(0.02) else draw.one(None, *_PLAIN)
+        return rng.choice(None, None, "pd-disaggregation", "pd-disaggregation", *_PLAIN)
+    return "pd-disaggregation" if rng.chance(0.02) else rng.choice(None, *_PLAIN)
 
 
-def router(draw: Draw, service: Manifest, strategy: str | None, *, pair: bool) -> Manifest:
-    """A router role for a service.
+def router(rng: SeededRandom, service: Manifest, strategy: str | None, *, pair: bool) -> Manifest:
+    """Return a router role for a service.
 
     Args:
-        draw: The stream.
-        service: The service as far as it is drawn.
-        strategy: What `chosen_strategy` chose.
-        pair: Whether the service has prefillers and decoders.
+        rng: Random choices.
+        service: The service, as far as it is generated.
+        strategy: Result of `chosen_strategy`.
+        pair: Whether the service has prefill and decode roles.
     """
     spec, metadata = service["spec"], service["metadata"]
     pairs = pair and strategy in (None, "pd-disaggregation")
-    role: Manifest = {"name": draw.one("router", "gateway"), "componentType": "router"}
-    family = _family(draw.of("family"), grouped=spec.get("groups") is not None, pairs=pairs)
-    role |= _strategy(draw.of("strategy"), strategy, family, pair=pair)
+    role: Manifest = {"name": rng.choice("router", "gateway"), "componentType": "router"}
+    family = _family(rng.stream("family"), grouped=spec.get("groups") is not None, pairs=pairs)
+    role |= _strategy(rng.stream("strategy"), strategy, family, pair=pair)
     holds = family not in (None, "gaie-1.2") and strategy != "config"
-    picker = _picker(draw.of("picker"), family, spec, pairs=pairs, holds=holds)
+    picker = _picker(rng.stream("picker"), family, spec, pairs=pairs, holds=holds)
     if role.get("strategy") == "session-affinity":
         named = ({"header": "x-chat"}, {"cookie": "chat"}, {})
-        picker |= draw.of("session").fields(session=named)
-    role |= {"endpointPicker": picker} if picker or draw.chance(0.1) else {}
-    role |= _route_and_gateway(draw.of("route"), metadata, picker)
-    role |= _pool(draw.of("pool"))
-    role |= _rewrites(draw.of("modelRewrites"))
-    role |= _network_policy(draw.of("networkPolicy"))
+        picker |= rng.stream("session").fields(session=named)
+    role |= {"endpointPicker": picker} if picker or rng.chance(0.1) else {}
+    role |= _route_and_gateway(rng.stream("route"), metadata, picker)
+    role |= _pool(rng.stream("pool"))
+    role |= _rewrites(rng.stream("modelRewrites"))
+    role |= _network_policy(rng.stream("networkPolicy"))
     _complete_network_policy(role, monitored="monitoring" in spec)
-    role |= draw.of("grants").fields(0.25, referenceGrants=(True, True, False))
+    role |= rng.stream("grants").fields(0.25, referenceGrants=(True, True, False))
     monitored = spec.get("monitoring", {}).get("picker")
-    if not monitored and draw.of("without picker").chance(0.06):
+    if not monitored and rng.stream("without picker").chance(0.06):
         return _without_picker(role)
     return role
 
 
 def _without_picker(role: Manifest) -> Manifest:
-    """The role with a Service in place of the picker and its pool."""
+    """Return the role with a Service in place of the endpoint picker and its pool."""
     of_picker = ("strategy", "scorers", "endpointPickerConfig", "pool", "modelRewrites")
     kept = {key: value for key, value in role.items() if key not in of_picker}
     if "httproute" in kept:
@@ -116,47 +116,49 @@ def _without_picker(role: Manifest) -> Manifest:
     return {**kept, "endpointPicker": {"enabled": False}}
 
 
-def _family(draw: Draw, *, grouped: bool, pairs: bool) -> str | None:
-    """The picker's family, or None for the default image."""
+def _family(rng: SeededRandom, *, grouped: bool, pairs: bool) -> str | None:
+    """Return the endpoint picker's family; None means the default image."""
     if pairs and grouped:
-        return draw.one(*(None,) * 6, *("llm-d-0.10",) * 6, "llm-d-0.9")
+        return rng.choice(*(None,) * 6, *("llm-d-0.10",) * 6, "llm-d-0.9")
     able = [name for name in PICKERS if not pairs or name.startswith("llm-d")]
-    return draw.one(None, draw.one(*able))
+    return rng.choice(None, rng.choice(*able))
 
 
-def _strategy(draw: Draw, strategy: str | None, family: str | None, *, pair: bool) -> Manifest:
+def _strategy(
+    rng: SeededRandom, strategy: str | None, family: str | None, *, pair: bool
+) -> Manifest:
     if strategy == "config":
         text = _CONFIG.format(api="inference.networking.x-k8s.io/v1alpha1")
         if family in _NEW:
             text = _CONFIG.format(api="llm-d.ai/v1alpha1")
-            text = _PAIRING_CONFIG if pair and draw.chance(0.7) else text
+            text = _PAIRING_CONFIG if pair and rng.chance(0.7) else text
         return {"endpointPickerConfig": text}
     fields: Manifest = {} if strategy is None else {"strategy": strategy}
-    if family in _LEVELLED and strategy in _PLAIN and draw.of("session").chance(0.3):
+    if family in _LEVELLED and strategy in _PLAIN and rng.stream("session").chance(0.3):
         return {"strategy": "session-affinity"}
-    if draw.chance(0.3):
+    if rng.chance(0.3):
         known = ["prefix-cache", "kv-cache", "queue", "lora"]
         known += ["running"] if family not in (None, "gaie-1.2") else []
         known += ["load"] if family is not None and family.startswith("llm-d") else []
-        chosen = {_SCORER_OF[strategy], *draw.some(known)}
+        chosen = {_SCORER_OF[strategy], *rng.subset(known)}
         weights = (1, 2, 100) if family in (None, "gaie-1.2", "gaie-1.3") else (1, 2.5, 0.5)
-        fields["scorers"] = {name: draw.one(*weights) for name in known if name in chosen}
+        fields["scorers"] = {name: rng.choice(*weights) for name in known if name in chosen}
     return fields
 
 
 def _picker(
-    draw: Draw, family: str | None, spec: Manifest, *, pairs: bool, holds: bool
+    rng: SeededRandom, family: str | None, spec: Manifest, *, pairs: bool, holds: bool
 ) -> Manifest:
     picker: Manifest = {}
     if family is not None:
-        draw.features.add(f"picker: {family}")
+        rng.features.add(f"picker: {family}")
         mirror = {"image": f"registry.example.com/own/{family}:latest", "family": family}
-        picker |= draw.one({"image": PICKERS[family]}, {"image": PICKERS[family]}, mirror)
-    picker |= draw.fields(
+        picker |= rng.choice({"image": PICKERS[family]}, {"image": PICKERS[family]}, mirror)
+    picker |= rng.fields(
         0.2,
         replicas=(1, 2, 3),
         resources={"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "4Gi"}},
-        template=_picker_template(draw.of("template")),
+        template=_picker_template(rng.stream("template")),
         args=["--refresh-metrics-interval=100ms", "--zap-encoder=json"],
         logVerbosity=(0, 4),
         failureMode=("FailOpen", "FailClose"),
@@ -164,32 +166,32 @@ def _picker(
         tls=({"secretName": "picker-certificate"}, {"enabled": True}, {"enabled": False}),
     )
     if picker.get("replicas", 1) > 1:
-        picker |= draw.of("leaderElection").fields(leaderElection=(True, False))
+        picker |= rng.stream("leaderElection").fields(leaderElection=(True, False))
     if holds:
-        picker |= draw.of("flowControl").fields(0.2, flowControl=(True, False))
-    if holds and family in _LEVELLED and draw.of("levels").chance(0.3):
-        picker["serviceLevels"] = _levels(draw.of("levels"))
+        picker |= rng.stream("flowControl").fields(0.2, flowControl=(True, False))
+    if holds and family in _LEVELLED and rng.stream("levels").chance(0.3):
+        picker["serviceLevels"] = _levels(rng.stream("levels"))
         picker.pop("flowControl", None)
-    if pairs and draw.chance(0.3):
-        picker["threshold"] = draw.one(0, 200)
-    if pairs and spec.get("groups") is not None and draw.chance(0.4):
-        picker["groupPairing"] = draw.one("Strict", "Preferred")
+    if pairs and rng.chance(0.3):
+        picker["threshold"] = rng.choice(0, 200)
+    if pairs and spec.get("groups") is not None and rng.chance(0.4):
+        picker["groupPairing"] = rng.choice("Strict", "Preferred")
     if spec.get("monitoring", {}).get("picker"):
         picker["metrics"] = "Authenticated"
     return picker
 
 
-def _levels(draw: Draw) -> Manifest:
-    batch = {"name": "batch", "priority": -10, **draw.fields(maxQueued=(50, 1000))}
+def _levels(rng: SeededRandom) -> Manifest:
+    batch = {"name": "batch", "priority": -10, **rng.fields(maxQueued=(50, 1000))}
     levels = {"levels": [{"name": "interactive", "priority": 10}, batch]}
-    return levels | draw.fields(maxConcurrency=(8, 256), evict=True)
+    return levels | rng.fields(maxConcurrency=(8, 256), evict=True)
 
 
-def _picker_template(draw: Draw) -> Manifest:
+def _picker_template(rng: SeededRandom) -> Manifest:
     variables = [{"name": "GOGC", "value": "50"}]
-    epp = {"name": "epp", **draw.fields(env=variables, imagePullPolicy="Always")}
+    epp = {"name": "epp", **rng.fields(env=variables, imagePullPolicy="Always")}
     other = {"name": "beside", "image": "registry.example.com/tools/helper:1"}
-    spec = draw.fields(
+    spec = rng.fields(
         0.3,
         nodeSelector={"pool": "cpu"},
         tolerations=[{"key": "cpu", "operator": "Exists"}],
@@ -198,65 +200,65 @@ def _picker_template(draw: Draw) -> Manifest:
         securityContext={"runAsNonRoot": True, "runAsUser": 1000},
         affinity=None,
     )
-    containers = draw.some((epp, other), 0.4)
+    containers = rng.subset((epp, other), 0.4)
     spec |= {"containers": containers} if containers else {}
-    user_fields = draw.fields(
+    user_fields = rng.fields(
         0.3, metadata={"labels": {"team": "chat"}, "annotations": {"note": "yes"}}
     )
     return {**user_fields, "spec": spec}
 
 
-def _route_and_gateway(draw: Draw, metadata: Manifest, picker: Manifest) -> Manifest:
-    """`httproute` and `gateway`, which depend on each other."""
+def _route_and_gateway(rng: SeededRandom, metadata: Manifest, picker: Manifest) -> Manifest:
+    """Return `httproute` and `gateway`, which depend on each other."""
     ways: dict[str, Manifest] = {
         "none": {},
-        "parents": {"httproute": _route(draw, metadata, parents=True)},
+        "parents": {"httproute": _route(rng, metadata, parents=True)},
         "parents and software": {
-            "httproute": _route(draw, metadata, parents=True),
-            "gateway": _software(draw, picker),
+            "httproute": _route(rng, metadata, parents=True),
+            "gateway": _software(rng, picker),
         },
         "own Gateway": {
-            "httproute": _route(draw, metadata, parents=False),
-            "gateway": _own_gateway(draw, picker),
+            "httproute": _route(rng, metadata, parents=False),
+            "gateway": _own_gateway(rng, picker),
         },
-        "own Gateway alone": {"gateway": _own_gateway(draw, picker)},
+        "own Gateway alone": {"gateway": _own_gateway(rng, picker)},
         "references": {
-            "httproute": _route(draw, metadata, parents=False),
-            "gateway": {**_software(draw, picker, 0.5), "refs": _gateway_refs(draw, metadata)},
+            "httproute": _route(rng, metadata, parents=False),
+            "gateway": {**_software(rng, picker, 0.5), "refs": _gateway_refs(rng, metadata)},
         },
         "default Gateways": {
             "httproute": {"useDefaultGateways": "All", "hostnames": ["chat.example.com"]}
         },
         "route of another service": {
-            "httproute": {"routedBy": "front"}, "gateway": _software(draw, picker)
+            "httproute": {"routedBy": "front"}, "gateway": _software(rng, picker)
         },
         "routes made elsewhere": {
-            "httproute": {"refs": _route_refs(draw)}, "gateway": _software(draw, picker)
+            "httproute": {"refs": _route_refs(rng)}, "gateway": _software(rng, picker)
         },
     }  # fmt: skip
-    return draw.option("route", ways)
+    return rng.option("route", ways)
 
 
-def _software(draw: Draw, picker: Manifest, share: float = 1.0) -> Manifest:
+def _software(rng: SeededRandom, picker: Manifest, share: float = 1.0) -> Manifest:
     names = ["envoy-ai-gateway", "agentgateway", "istio", "nginx-gateway-fabric", "gke", "kong"]
     plain = picker.get("tls", {}).get("enabled") is False
-    # Where the picker speaks plain gRPC, most gateways would not understand it.
-    chosen = draw.one(*(["istio"] if plain and draw.chance(0.8) else names))
-    return {"implementation": chosen} if draw.chance(share) else {}
+    # Most gateways cannot use an endpoint picker without TLS.
+    chosen = rng.choice(*(["istio"] if plain and rng.chance(0.8) else names))
+    return {"implementation": chosen} if rng.chance(share) else {}
 
 
-def _own_gateway(draw: Draw, picker: Manifest) -> Manifest:
+def _own_gateway(rng: SeededRandom, picker: Manifest) -> Manifest:
     http = {"name": "http", "port": 80, "protocol": "HTTP"}
     https = {
         "name": "https", "port": 443, "protocol": "HTTPS", "hostname": "*.example.com",
         "tls": {"mode": "Terminate", "certificateRefs": [
-            {"name": "certificate", **draw.fields(0.4, namespace="certificates")}
+            {"name": "certificate", **rng.fields(0.4, namespace="certificates")}
         ]},
-        **draw.fields(allowedRoutes={"namespaces": {"from": "All"}}),
+        **rng.fields(allowedRoutes={"namespaces": {"from": "All"}}),
     }  # fmt: skip
     return {
-        **_software(draw, picker, 0.6),
-        **draw.fields(
+        **_software(rng, picker, 0.6),
+        **rng.fields(
             0.25,
             gatewayClassName="own",
             listeners=([http], [http, https]),
@@ -270,13 +272,13 @@ def _own_gateway(draw: Draw, picker: Manifest) -> Manifest:
     }
 
 
-def _gateway_refs(draw: Draw, metadata: Manifest) -> list[Manifest]:
+def _gateway_refs(rng: SeededRandom, metadata: Manifest) -> list[Manifest]:
     here = metadata.get("namespace", "default")
     open_listener = {
         "name": "https", "port": 443, "protocol": "HTTPS", "hostname": "*.example.com",
         "allowedRoutes": {"namespaces": {"from": "All"}},
     }  # fmt: skip
-    return draw.one(
+    return rng.choice(
         [{"name": "shared"}],
         [{"name": "shared", "namespace": "gateways", "sectionName": "https"}],
         [{"name": "shared", "namespace": "gateways", "listeners": [open_listener]}],
@@ -284,26 +286,26 @@ def _gateway_refs(draw: Draw, metadata: Manifest) -> list[Manifest]:
     )
 
 
-def _route_refs(draw: Draw) -> list[Manifest]:
+def _route_refs(rng: SeededRandom) -> list[Manifest]:
     refs = [{"name": "company"}, {"name": "platform", "namespace": "gateways"}]
-    return refs[: draw.one(1, 2)]
+    return refs[: rng.choice(1, 2)]
 
 
-def _route(draw: Draw, metadata: Manifest, *, parents: bool) -> Manifest:
+def _route(rng: SeededRandom, metadata: Manifest, *, parents: bool) -> Manifest:
     route: Manifest = {}
     if parents:
         near, far = {"name": "gateway"}, {"name": "shared", "namespace": "gateways"}
-        route["parentRefs"] = draw.one([near], [far], [near, {**far, "sectionName": "https"}])
+        route["parentRefs"] = rng.choice([near], [far], [near, {**far, "sectionName": "https"}])
     hosts = [f"{metadata['name']}.example.com", "chat.example.com"]
-    route |= draw.fields(0.7, hostnames=(hosts[:1], hosts))
-    route |= draw.fields(0.4, rules=draw.of("rules").some(_rules(draw, metadata), 0.4))
-    if draw.chance(0.2):
+    route |= rng.fields(0.7, hostnames=(hosts[:1], hosts))
+    route |= rng.fields(0.4, rules=rng.stream("rules").subset(_rules(rng, metadata), 0.4))
+    if rng.chance(0.2):
         shares = [{"service": "next", "weight": 10}, {"service": "old", "weight": 0}]
-        route["split"] = shares[: draw.one(1, 2)]
+        route["split"] = shares[: rng.choice(1, 2)]
     return route
 
 
-def _rules(draw: Draw, metadata: Manifest) -> list[Manifest]:
+def _rules(rng: SeededRandom, metadata: Manifest) -> list[Manifest]:
     pool = {**_POOL, "name": f"{metadata['name']}-pool"}
     prefix = {"path": {"type": "PathPrefix", "value": "/v1"}}
     headers = {"headers": [{"name": "model", "value": "chat"}]}
@@ -321,26 +323,26 @@ def _rules(draw: Draw, metadata: Manifest) -> list[Manifest]:
     ]
 
 
-def _pool(draw: Draw) -> Manifest:
-    fields = draw.fields(protect=True, retainOnDelete=True) if draw.chance(0.1) else None
-    if draw.of("targetPorts").chance(0.03):
+def _pool(rng: SeededRandom) -> Manifest:
+    fields = rng.fields(protect=True, retainOnDelete=True) if rng.chance(0.1) else None
+    if rng.stream("targetPorts").chance(0.03):
         fields = {**(fields or {}), "targetPorts": [8000, 8001]}
     return {} if fields is None else {"pool": fields}
 
 
-def _rewrites(draw: Draw) -> Manifest:
-    if not draw.chance(0.06):
+def _rewrites(rng: SeededRandom) -> Manifest:
+    if not rng.chance(0.06):
         return {}
-    share = draw.whole(0, 100)
+    share = rng.integer(0, 100)
     targets = [{"model": "base", "weight": 100 - share}, {"model": "tuned", "weight": share}]
     rewrites: list[Manifest] = [{"models": ["public", "alias"], "targets": targets}]
-    if draw.chance(0.5):
+    if rng.chance(0.5):
         rewrites.append({"targets": [{"model": "base"}]})
     return {"modelRewrites": rewrites}
 
 
 def _complete_network_policy(role: Manifest, *, monitored: bool) -> None:
-    """Name the proxies and the readers of metrics where the policies need them."""
+    """Set the proxies and metrics readers that the network policies need."""
     policy = role.get("networkPolicy", {})
     software = role.get("gateway", {}).get("implementation", "gke")
     if policy.get("enabled") is False or (software == "gke" and not policy):
@@ -353,18 +355,18 @@ def _complete_network_policy(role: Manifest, *, monitored: bool) -> None:
         role["networkPolicy"] = {**policy, **added}
 
 
-def _network_policy(draw: Draw) -> Manifest:
-    if not draw.chance(0.2):
+def _network_policy(rng: SeededRandom) -> Manifest:
+    if not rng.chance(0.2):
         return {}
-    short = draw.of("short form")
+    short = rng.stream("short form")
     if short.chance(0.3):
-        return {"networkPolicy": short.one({"enabled": False}, {"gatewayNamespace": "gateways"})}
+        return {"networkPolicy": short.choice({"enabled": False}, {"gatewayNamespace": "gateways"})}
     peers: list[Any] = [
         {"namespaceSelector": {"matchLabels": {"name": "gateways"}}},
         {"podSelector": {"matchLabels": {"app": "envoy"}}},
         {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
     ]
-    policy: Manifest = {"gateway": draw.some(peers) or peers[:1]}
-    if draw.chance(0.3):
-        return {"networkPolicy": draw.one({"enabled": False}, {"gatewayNamespace": "ingress"})}
-    return {"networkPolicy": {**policy, **draw.fields(metrics=peers[:1])}}
+    policy: Manifest = {"gateway": rng.subset(peers) or peers[:1]}
+    if rng.chance(0.3):
+        return {"networkPolicy": rng.choice({"enabled": False}, {"gatewayNamespace": "ingress"})}
+    return {"networkPolicy": {**policy, **rng.fields(metrics=peers[:1])}}

@@ -1,4 +1,4 @@
-"""Slips of the pen: a manifest in which one field is misspelt, missing or of a wrong value."""
+"""A manifest with one field that is misspelled, missing or has a wrong value."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from drawn_services.draw import Draw
-from drawn_services.pods import Manifest
+from random_services.pods import Manifest
+from random_services.seeded_random import SeededRandom
 
 _JUNK: tuple[Any, ...] = (
     None,
@@ -27,23 +27,24 @@ _JUNK: tuple[Any, ...] = (
 )
 
 
-def with_slip(draw: Draw, manifest: Manifest) -> Manifest:
-    """Copies a manifest and changes one field below its `spec`."""
+def with_invalid_field(rng: SeededRandom, manifest: Manifest) -> Manifest:
+    """Return a copy with one wrong field below `spec`."""
     copy: Manifest = json.loads(json.dumps(manifest))
     fields = list(_fields(copy["spec"]))
-    holder, key = draw.one(*fields)
-    kind = draw.option("slip", {name: name for name in ("misspelt", "missing", "wrong value")})
-    if kind == "misspelt":
-        holder[key + draw.one("s", "x", "Name")] = holder.pop(key)
+    parent, key = rng.choice(*fields)
+    kinds = ("misspelled", "missing", "wrong value")
+    kind = rng.option("invalid field", {name: name for name in kinds})
+    if kind == "misspelled":
+        parent[key + rng.choice("s", "x", "Name")] = parent.pop(key)
     elif kind == "missing":
-        del holder[key]
+        del parent[key]
     else:
-        holder[key] = draw.one(*_JUNK)
+        parent[key] = rng.choice(*_JUNK)
     return copy
 
 
 def _fields(value: Any) -> Iterator[tuple[Manifest, str]]:
-    """Every field with the mapping that holds it."""
+    """Yield the mapping that contains each field, and the field's key."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield value, key

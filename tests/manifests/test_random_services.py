@@ -15,23 +15,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drawn_services import draw_service
-from drawn_services.coverage import schema_features, used_features
-from drawn_services.outcome import rendered
+from random_services import generate_service
+from random_services.coverage import schema_features, used_features
+from random_services.outcome import rendered
 
 from fusioninfer_pulumi.schemas.kind_schema import kind_schema
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests" / "fixtures" / "golden" / "drawn-services.json"
+GOLDEN = ROOT / "tests" / "fixtures" / "golden" / "random-services.json"
 SCHEMA = json.loads((ROOT / "docs" / "inference-service.schema.json").read_text(encoding="utf-8"))
 
-#: Seeds that are always in the golden file, and those among which the other ones are found.
+#: Seeds that are always in the golden file, and seeds that may be added for features.
 FIRST, MOST = range(200), range(4000)
 
 #: Seeds that the fast tests compare.
 FEW = 15
 
-#: Kinds without a schema here: no pinned module defines them.
+#: Kinds without a schema, because no pinned module defines them.
 WITHOUT = {
     ("networking.istio.io/v1", "DestinationRule"),
     ("networking.gke.io/v1", "GCPBackendPolicy"),
@@ -50,9 +50,9 @@ def short_hash(value: Any) -> str:
 
 
 @cache
-def drawn(seed: int) -> tuple[Row, frozenset[tuple[str, str]]]:
+def row_and_kinds(seed: int) -> tuple[Row, frozenset[tuple[str, str]]]:
     """Return the row of a seed, and the API version and kind of each of its objects."""
-    documents = draw_service(seed).documents
+    documents = generate_service(seed).documents
     status, text, _ = rendered(documents, "json")
     objects = json.loads(text) if status == 0 else {"items": []}
     kinds = frozenset((item["apiVersion"], item["kind"]) for item in objects["items"])
@@ -60,15 +60,15 @@ def drawn(seed: int) -> tuple[Row, frozenset[tuple[str, str]]]:
 
 
 def row(seed: int) -> Row:
-    return drawn(seed)[0]
+    return row_and_kinds(seed)[0]
 
 
 def features(seed: int) -> set[str]:
-    """Features of the schema that a service uses, if it can be rendered."""
+    """Return the features of the schema that a seed's services use; none if they are rejected."""
     if row(seed)[1] != 0:
         return set()
     return set().union(
-        *(used_features(SCHEMA, document) for document in draw_service(seed).documents)
+        *(used_features(SCHEMA, document) for document in generate_service(seed).documents)
     )
 
 
@@ -80,7 +80,7 @@ def golden() -> dict[int, Row]:
 
 
 def with_every_feature(seeds: set[int]) -> list[int]:
-    """Add the first seeds by which two rendered services use each feature."""
+    """Add seeds until at least two rendered services use each feature."""
     seeds = set(seeds)
     used = Counter(feature for seed in seeds for feature in features(seed))
     missing = {feature for feature in schema_features(SCHEMA) if used[feature] < 2}
@@ -95,7 +95,7 @@ def with_every_feature(seeds: set[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("count", [FEW, pytest.param(MOST.stop, marks=pytest.mark.slow)])
-def test_drawn_services_become_their_golden_objects(regenerate: bool, count: int) -> None:
+def test_random_services_render_golden_objects(regenerate: bool, count: int) -> None:
     if regenerate:
         seeds = with_every_feature({*FIRST, *golden()})
         rows = [f'"{seed}": {json.dumps(row(seed))}' for seed in seeds]
@@ -103,14 +103,14 @@ def test_drawn_services_become_their_golden_objects(regenerate: bool, count: int
     wanted = dict(list(golden().items())[:count])
     result = {seed: row(seed) for seed in wanted}
     other_items = [seed for seed in wanted if result[seed][0] != wanted[seed][0]]
-    assert not other_items, "tests/drawn_services draws something else from these seeds"
+    assert not other_items, "tests/random_services generates other manifests from these seeds"
     changed = [seed for seed in wanted if result[seed] != wanted[seed]]
-    assert not changed, "see them: tools/compare_versions.py CHECKOUT --seed SEED --count 1"
+    assert not changed, "to see changes: tools/compare_versions.py CHECKOUT --seed SEED --count 1"
 
 
 @pytest.mark.slow
-def test_every_drawn_kind_has_a_schema() -> None:
-    kinds = {kind for seed in golden() for kind in drawn(seed)[1]}
+def test_every_rendered_kind_has_a_schema() -> None:
+    kinds = {kind for seed in golden() for kind in row_and_kinds(seed)[1]}
     assert len(kinds) > 10
     assert {kind for kind in kinds if kind_schema(*kind) is None} <= WITHOUT
 

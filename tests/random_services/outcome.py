@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drawn_services.pods import Manifest
 from fusioninfer_pulumi.cli.main import main
+from random_services.pods import Manifest
 
-#: The rule id that newer versions write after a message.
+#: The rule id after a message, which older versions did not print.
 _RULE_ID = re.compile(r" \[[a-z0-9]+(-[a-z0-9]+)*\]$")
 
 
@@ -24,7 +24,7 @@ class Outcome:
 
     Attributes:
         status: Exit status of `render`.
-        objects: Its output.
+        objects: Output of `render`.
         findings: Errors and warnings of `render` and, if nothing was rejected, all findings of
             `plan`; without rule ids.
         plans: The rest of the output of `plan`; empty if the input was rejected.
@@ -37,7 +37,7 @@ class Outcome:
 
 
 def outcome(documents: Sequence[Manifest]) -> Outcome:
-    """Renders documents as YAML, and plans them."""
+    """Render documents as YAML, and plan them."""
     status, objects, messages = rendered(documents, "yaml")
     findings = {_RULE_ID.sub("", line) for line in messages.splitlines()}
     plans: list[Any] = []
@@ -53,7 +53,7 @@ def outcome(documents: Sequence[Manifest]) -> Outcome:
 
 
 def rendered(documents: Sequence[Manifest], output: str) -> tuple[int, str, str]:
-    """Renders documents, with `yaml` or `json` as output.
+    """Render documents as `yaml` or `json`.
 
     Returns:
         Exit status, standard output and standard error.
@@ -62,7 +62,7 @@ def rendered(documents: Sequence[Manifest], output: str) -> tuple[int, str, str]
 
 
 class _Input:
-    """Standard input that holds documents."""
+    """Standard input that contains documents."""
 
     def __init__(self, documents: Sequence[Manifest]) -> None:
         texts = (json.dumps(document, ensure_ascii=False) for document in documents)
