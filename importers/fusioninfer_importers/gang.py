@@ -27,7 +27,7 @@ def convert_queue(builder: ServiceBuilder) -> bool:
     would treat each pod as a job and never remove its scheduling gates.
     """
     service_queue = builder.get(_SERVICE_QUEUE_LABEL)
-    pod_queues = {place: builder.get(place) for place in _find_pod_queue_labels(builder)}
+    pod_queues = {subfield: builder.get(subfield) for subfield in _find_pod_queue_labels(builder)}
     queue = service_queue if _is_queue(service_queue) else next(iter(pod_queues.values()), None)
     if not _is_queue(queue):
         return False
@@ -36,7 +36,9 @@ def convert_queue(builder: ServiceBuilder) -> bool:
     report = builder.report
     queue_labels = {_SERVICE_QUEUE_LABEL: service_queue, **pod_queues}
     (label_field, _), *duplicates = [
-        (builder.remove(place), value) for place, value in queue_labels.items() if value is not None
+        (builder.remove(subfield), value)
+        for subfield, value in queue_labels.items()
+        if value is not None
     ]
     if builder.get((*SCHEDULING, "queue")) is not None:
         volcano_queue = builder.remove((*SCHEDULING, "queue"))

@@ -192,9 +192,9 @@ def _find_base_refs(
                 REFERENCE_MISSING,
             )
         if config is not None and config.raw["spec"].get("baseRefs"):
-            place = config.at("spec", "baseRefs")
+            subfield = config.at("spec", "baseRefs")
             report.unsupported(
-                place,
+                subfield,
                 "nested baseRefs are not supported; list both configs in the service's baseRefs",
             )
     return bases
@@ -297,10 +297,10 @@ def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
     )
     variables.append({"name": _ATTRIBUTES, "value": value})
     for index, role in enumerate(builder.roles):
-        place: Location = ("spec", "roles", index)
-        pods = {(*place, block): MAIN for block in _TEMPLATES if block in role}
+        subfield: Location = ("spec", "roles", index)
+        pods = {(*subfield, block): MAIN for block in _TEMPLATES if block in role}
         if "image" in role.get("endpointPicker", ()):
-            picker = (*place, "endpointPicker", "template")
+            picker = (*subfield, "endpointPicker", "template")
             pods[picker] = PICKER
             containers = builder.get((*picker, "spec", "containers")) or []
             if PICKER not in map(_get_name, containers):

@@ -78,13 +78,13 @@ def convert_credentials(
         return
     workloads = [workload for workload in (spec, spec.get("prefill")) if workload is not None]
     fields = [workload.get(*_ACCOUNT_NAME) for workload in workloads]
-    places = {
+    source_fields = {
         _DEFAULT if field is None else str(field.content): spec.field
         if field is None
         else field.field
         for field in fields
     }
-    for name, source_field in places.items():
+    for name, source_field in source_fields.items():
         _use_account(builder, schemes, accounts, secrets, name, source_field)
 
 

@@ -83,8 +83,8 @@ def list_namespaces(namespace: Any, name: str) -> tuple[Any, ...]:
 
 
 def _find_config_map(maps: Objects, namespace: Any, name: Any) -> SourceDocument | None:
-    places = list_namespaces(namespace, str(name))
-    return next((maps[place, name] for place in places if (place, name) in maps), None)
+    namespaces = list_namespaces(namespace, str(name))
+    return next((maps[key, name] for key in namespaces if (key, name) in maps), None)
 
 
 def build_default_config(family: EppFamily, *, is_pd: bool, has_adapters: bool) -> dict[str, Any]:
@@ -270,8 +270,8 @@ def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
     for field in ("endpointPickerRef", "extensionRef"):
         preset |= {(field, *path): value for path, value in reference.items()}
     selectors: tuple[Location, ...] = (("selector", "matchLabels"), ("selector",))
-    for place in selectors:
-        preset |= {place: {}, **{(*place, key): value for key, value in selector.items()}}
+    for subfield in selectors:
+        preset |= {subfield: {}, **{(*subfield, key): value for key, value in selector.items()}}
     for path, leaf in pool.leaves():
         if path[:1] == ("spec",) and preset.get(path[1:]) == leaf.content:
             builder.report.consume(leaf.field)
@@ -303,8 +303,8 @@ def _use_config_map(
             REFERENCE_MISSING, reference.field, f"ConfigMap {name} has no key {key}"
         )
         return
-    places = [leaf.field for _, leaf in reference.leaves()]
-    builder.derive((*target, "endpointPickerConfig"), text.value, text, *places)
+    leaf_fields = [leaf.field for _, leaf in reference.leaves()]
+    builder.derive((*target, "endpointPickerConfig"), text.value, text, *leaf_fields)
 
 
 def _convert_picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> Node | None:

@@ -61,8 +61,10 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     copy_fields(builder, ("spec", "model"), model, "uri", "name")
     uri = str(model.value["uri"])
     if uri.startswith("oci+native://"):  # KServe mounts an image volume, as oci:// does here
-        place = model.field / "uri"
-        builder.derive(("spec", "model", "uri"), uri.replace("oci+native://", "oci://", 1), place)
+        subfield = model.field / "uri"
+        builder.derive(
+            ("spec", "model", "uri"), uri.replace("oci+native://", "oci://", 1), subfield
+        )
     _report_criticality(builder, model)
     if model.get("name") is None:
         builder.default(("spec", "model", "name"), builder.main.name, model.field)

@@ -314,8 +314,8 @@ def convert_devices(builder: ServiceBuilder) -> None:
     device_class = settings.pop(f"{DEVICE_PREFIX}device-class", None)
     if device_class is None:
         for key in settings:
-            place = builder.main.at("metadata", "annotations", key)
-            builder.report.invalid(place, f"has no effect without {DEVICE_PREFIX}device-class")
+            subfield = builder.main.at("metadata", "annotations", key)
+            builder.report.invalid(subfield, f"has no effect without {DEVICE_PREFIX}device-class")
         return
     claim: dict[str, tuple[Any, SourceField]] = {
         "deviceClassName": (device_class, locate("device-class"))
@@ -336,9 +336,9 @@ def convert_devices(builder: ServiceBuilder) -> None:
             "is not supported; only the container main gets devices",
         )
     for key in settings:
-        place = builder.main.at("metadata", "annotations", key)
+        subfield = builder.main.at("metadata", "annotations", key)
         builder.report.unsupported(
-            place,
+            subfield,
             "is not supported; the annotations are device-class, device-count and cel-selector",
         )
     for index, role in enumerate(builder.roles):
@@ -346,5 +346,5 @@ def convert_devices(builder: ServiceBuilder) -> None:
             continue
         target = ("spec", "roles", index, "resourceClaims", 0)
         builder.default((*target, "name"), CLAIM, locate("device-class"))
-        for field, (value, place) in claim.items():
-            builder.derive((*target, field), value, place)
+        for field, (value, subfield) in claim.items():
+            builder.derive((*target, field), value, subfield)

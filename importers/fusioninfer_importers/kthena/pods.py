@@ -52,14 +52,16 @@ def convert_template(
     """Convert a pod template: selectors and variables use labels of our pods."""
     pod_spec, new_positions = _replace_variables(template.spec, builder.main.name, role)
     spec = _replace_labels(builder.report, pod_spec, field / "spec")
-    built = {"metadata": template.metadata, "spec": spec}
-    builder.copy(target, {key: value for key, value in built.items() if value is not None}, field)
+    converted = {"metadata": template.metadata, "spec": spec}
+    builder.copy(
+        target, {key: value for key, value in converted.items() if value is not None}, field
+    )
     for (key, index), positions in new_positions.items():
         env = field / "spec" / key / index / "env"
         for number, _ in enumerate(env.value):
             if number in positions:
-                place = (*target, "spec", key, index, "env", positions[number])
-                builder.set_origin(place, env / number, copied=True)
+                subfield = (*target, "spec", key, index, "env", positions[number])
+                builder.set_origin(subfield, env / number, copied=True)
             else:
                 builder.report.left_out(
                     env / number,
@@ -96,7 +98,7 @@ def _replace_variables(
     new_positions: dict[tuple[str, int], dict[int, int]] = {}
     values: dict[str | None, Any] = {NAME: str(service), ROLE: role}
     values.update(_COMPOSED)
-    for place, container in _find_containers_with_env(spec):
+    for subfield, container in _find_containers_with_env(spec):
         helpers: list[dict[str, Any]] = []
         env = container["env"]
         for position, variable in enumerate(env):
@@ -114,7 +116,7 @@ def _replace_variables(
             env[position] = {**rest, "value": value}
         kept = [number for number, variable in enumerate(env) if not _is_overwritten(variable)]
         container["env"] = [*helpers, *(env[number] for number in kept)]
-        new_positions[place] = {old: new + len(helpers) for new, old in enumerate(kept)}
+        new_positions[subfield] = {old: new + len(helpers) for new, old in enumerate(kept)}
     return spec, new_positions
 
 
@@ -163,22 +165,23 @@ def _replace_labels(report: ConversionReport, value: Any, field: SourceField) ->
                 f"{_list_available_labels()}",
             )
         return value
-    built: dict[Any, Any] = {}
+    replaced: dict[Any, Any] = {}
     for key, item in value.items():
-        place = field / key
+        subfield = field / key
         if key in _KEY_LISTS and isinstance(item, list):
-            built[key] = [
-                _convert_key(report, entry, place / index) for index, entry in enumerate(item)
+            replaced[key] = [
+                _convert_key(report, entry, subfield / index) for index, entry in enumerate(item)
             ]
         elif key == "matchLabels" and isinstance(item, Mapping):
-            built[key] = {
-                _convert_label(report, label, place / label): value for label, value in item.items()
+            replaced[key] = {
+                _convert_label(report, label, subfield / label): value
+                for label, value in item.items()
             }
         elif key == "key" and "operator" in value:
-            built[key] = _convert_label(report, item, place)
+            replaced[key] = _convert_label(report, item, subfield)
         else:
-            built[key] = _replace_labels(report, item, place)
-    return built
+            replaced[key] = _replace_labels(report, item, subfield)
+    return replaced
 
 
 def _convert_key(report: ConversionReport, key: Any, field: SourceField) -> Any:

@@ -183,10 +183,10 @@ def convert_route(
     matched: set[str] = set()
     shared: list[SharedTarget] = []
     for index, rule in enumerate(spec.rules):
-        built = _convert_rule(report, document, spec, rule, field / "rules" / index, servers)
-        used += [server for _, server, _ in built]
-        shared += _find_shared_targets(report, built)
-        matched |= set(match_models(spec, rule.model_match or ModelMatch()) if built else ())
+        targets = _convert_rule(report, document, spec, rule, field / "rules" / index, servers)
+        used += [server for _, server, _ in targets]
+        shared += _find_shared_targets(report, targets)
+        matched |= set(match_models(spec, rule.model_match or ModelMatch()) if targets else ())
     unused = [adapter for adapter in spec.lora_adapters or () if adapter not in matched]
     if unused:
         message = f"no rule with a target in this input matches {', '.join(unused)}; ignored"
@@ -244,7 +244,7 @@ def _find_shared_targets(
     report: ConversionReport, targets: Sequence[Target]
 ) -> Iterator[SharedTarget]:
     """Yield the targets of a rule except for the main one, whose retries the rule has."""
-    for _, server, place in targets:
+    for _, server, subfield in targets:
         main = _find_main_server(targets)
         if server is main:
             continue
@@ -256,7 +256,7 @@ def _find_shared_targets(
                 f"differs from the retries of {main.document.name}, whose rule also routes to this "
                 "ModelServer; set both to the same",
             )
-        yield SharedTarget(server, main, place)
+        yield SharedTarget(server, main, subfield)
 
 
 def _has_rules(server: Server) -> bool:
@@ -280,31 +280,31 @@ def _find_targets(
         # Kthena's webhook rejects it, too (kthena-router/webhook/validator.go).
         report.invalid(field, "needs at least one weight above 0")
     for index, target in enumerate(rule.target_models):
-        place = field / index
+        subfield = field / index
         server_name, provider_name = target.model_server_name, target.external_model_provider_name
-        report.consume(place / "modelServerName", place / "weight")
+        report.consume(subfield / "modelServerName", subfield / "weight")
         if bool(server_name) == bool(provider_name):
-            report.invalid(place, "needs either modelServerName or externalModelProviderName")
+            report.invalid(subfield, "needs either modelServerName or externalModelProviderName")
         elif provider_name:
             report.unsupported(
-                place / "externalModelProviderName",
+                subfield / "externalModelProviderName",
                 "external models are not supported; route these requests with an HTTPRoute of "
                 "your own, and remove this target",
             )
         elif (document.namespace, server_name) not in servers:
             report.unsupported(
-                place / "modelServerName",
+                subfield / "modelServerName",
                 f"{server_name} refers to no service of this input; pass its documents together",
                 REFERENCE_MISSING,
             )
         elif any(servers[document.namespace, server_name] is server for _, server, _ in targets):
-            report.left_out(place, f"repeats the target {server_name}; ignored")
+            report.left_out(subfield, f"repeats the target {server_name}; ignored")
         elif has_no_weight:
             continue
         elif target.weight == 0:
-            report.left_out(place / "weight", "is 0; the target is ignored")
+            report.left_out(subfield / "weight", "is 0; the target is ignored")
         else:
-            targets.append((target, servers[document.namespace, server_name], place))
+            targets.append((target, servers[document.namespace, server_name], subfield))
     return targets
 
 
@@ -318,23 +318,25 @@ def _add_rule(
     builder, policy = server.serving.builder, server.spec.traffic_policy
     rules = (*server.router, "httproute", "rules")
     target = (*rules, len(builder.get(rules) or ()))
-    built: dict[str, Any] = {} if rule.name is None else {"name": rule.name}
+    route_rule: dict[str, Any] = {} if rule.name is None else {"name": rule.name}
     # An empty match matches every request.
-    built["matches"] = [{key: item for key, item in match.items() if item} for match in matches]
+    route_rule["matches"] = [
+        {key: item for key, item in match.items() if item} for match in matches
+    ]
     if len(targets) > 1:
-        built["backendRefs"] = [
+        route_rule["backendRefs"] = [
             {**make_pool_ref(backend.serving.builder.main.name), "weight": _get_weight(model)}
             for model, backend, _ in targets
         ]
-    place = server.document.at("spec", "trafficPolicy")
+    subfield = server.document.at("spec", "trafficPolicy")
     if policy is not None and policy.retry is not None:
         interval = policy.retry.retry_interval
         backoff = {} if interval is None else {"backoff": interval}
-        built["retry"] = {"attempts": policy.retry.attempts, **backoff}
-    builder.derive(target, built, field / "modelMatch")
+        route_rule["retry"] = {"attempts": policy.retry.attempts, **backoff}
+    builder.derive(target, route_rule, field / "modelMatch")
     builder.set_origin((*target, "name"), field / "name", copied=True)
     builder.set_origin((*target, "backendRefs"), field / "targetModels")
-    builder.set_origin((*target, "retry"), place / "retry")
+    builder.set_origin((*target, "retry"), subfield / "retry")
 
 
 def _copy_parent_refs(

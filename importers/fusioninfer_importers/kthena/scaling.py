@@ -175,9 +175,9 @@ def _convert_targets(
     }
     metrics = _zip_fields(policy.spec.metrics, policy.document.at("spec", "metrics"))
     if target.metric_endpoint is not None:
-        place = block / "target" / "metricEndpoint"
+        subfield = block / "target" / "metricEndpoint"
         endpoint = MetricSource(pod=target.metric_endpoint)
-        sources = {**{metric.key: (endpoint, place) for metric, _ in metrics}, **sources}
+        sources = {**{metric.key: (endpoint, subfield) for metric, _ in metrics}, **sources}
     bounds = (homogeneous.min_replicas, homogeneous.max_replicas)
     _add_autoscalers(
         report,
@@ -289,7 +289,7 @@ def _add_autoscalers(
                 f"{role_scaling.name} has {maximum} replicas; without metrics nothing scales it",
             )
             continue
-        built = convert_metrics(
+        autoscaling = convert_metrics(
             report,
             role_scaling.name,
             serving,
@@ -297,12 +297,14 @@ def _add_autoscalers(
             role_scaling.sources,
             role_scaling.field,
         )
-        if not built["metrics"]:
+        if not autoscaling["metrics"]:
             report.unsupported(role_scaling.field, "has no supported metric")
             continue
         bounds = {"minReplicas": minimum, "maxReplicas": maximum}
         builder.derive(
-            (*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, role_scaling.field
+            (*target, "autoscaling"),
+            {**autoscaling, **bounds, "behavior": behavior},
+            role_scaling.field,
         )
         builder.set_origin(
             (*target, "autoscaling", "behavior"), policy.document.at("spec", "behavior")
@@ -315,8 +317,8 @@ def _add_autoscalers(
     if not has_autoscaler:
         _report_unused(report, policy)
     elif policy.spec.metrics:
-        place = policy.document.at("spec", "metrics")
-        report.translated(place, "apply to the roles that set no metrics")
+        subfield = policy.document.at("spec", "metrics")
+        report.translated(subfield, "apply to the roles that set no metrics")
 
 
 def _set_initial_replicas(
@@ -328,8 +330,8 @@ def _set_initial_replicas(
     initial = 1 if replicas is None else replicas
     start = min(max(initial, minimum), maximum)
     if start != initial:
-        place = serving.builder.main.at("spec", "template", "roles", index, "replicas")
-        serving.builder.derive(("spec", "roles", index, "replicas"), start, place)
+        subfield = serving.builder.main.at("spec", "template", "roles", index, "replicas")
+        serving.builder.derive(("spec", "roles", index, "replicas"), start, subfield)
         report.translated(
             role_scaling.field,
             f"{role_scaling.name} starts with {start} replicas, within its bounds",
@@ -378,9 +380,9 @@ def convert_metrics(
     pod_metrics: list[dict[str, Any]] = []
     queries: list[dict[str, Any]] = []
     servers: dict[str, None] = {}
-    for metric, place in metrics:
-        report.consume(place)
-        source, source_field = sources.get(metric.key, (MetricSource(), place))
+    for metric, subfield in metrics:
+        report.consume(subfield)
+        source, source_field = sources.get(metric.key, (MetricSource(), subfield))
         target = str(metric.target_value)
         if source.prometheus is not None:
             prometheus = source_field / "prometheus"
@@ -436,10 +438,10 @@ def convert_behavior(
 ) -> dict[str, Any]:
     """Convert the behavior of a policy to that of a HorizontalPodAutoscaler."""
     behavior = spec.behavior or Behavior()
-    up, place = behavior.scale_up, field / "behavior" / "scaleUp"
+    up, subfield = behavior.scale_up, field / "behavior" / "scaleUp"
     stable = (up.stable_policy if up is not None else None) or _UP
-    built = {
-        "scaleUp": _convert_rules(report, stable, place / "stablePolicy", _UP),
+    rules_by_direction = {
+        "scaleUp": _convert_rules(report, stable, subfield / "stablePolicy", _UP),
         "scaleDown": _convert_rules(
             report,
             behavior.scale_down or _DOWN,
@@ -450,10 +452,10 @@ def convert_behavior(
     report.consume(field / "behavior")
     panic = up.panic_policy if up is not None else None
     if panic is not None and panic.percent == 0:
-        report.left_out(place / "panicPolicy", "adds no instance (percent: 0); ignored")
+        report.left_out(subfield / "panicPolicy", "adds no instance (percent: 0); ignored")
     elif panic is not None:
         report.unsupported(
-            place / "panicPolicy",
+            subfield / "panicPolicy",
             "is not supported by HorizontalPodAutoscaler; raise percent and period of "
             "stablePolicy instead",
         )
@@ -465,9 +467,9 @@ def convert_behavior(
             f"{spec.tolerance_percent} needs Kubernetes 1.35, or the feature gate "
             f"HPAConfigurableTolerance of 1.33; otherwise the tolerance is {_DEFAULT_TOLERANCE}",
         )
-        for direction in built.values():
+        for direction in rules_by_direction.values():
             direction["tolerance"] = f"{10 * (spec.tolerance_percent or 0)}m"
-    return built
+    return rules_by_direction
 
 
 def _convert_rules(
@@ -482,7 +484,7 @@ def _convert_rules(
         ("Percent", _PERCENT if policy.percent is None else policy.percent),
     )
     needs_both = policy.select_policy == "And"
-    built: dict[str, Any] = {
+    rules: dict[str, Any] = {
         "stabilizationWindowSeconds": _parse_seconds(
             report, window, field / "stabilizationWindow", 0, _MAX_WINDOW_SECONDS
         )
@@ -493,8 +495,8 @@ def _convert_rules(
     # Kubernetes allows no limit of 0: with And it forbids every change, with Or it adds nothing.
     if not policies or (needs_both and len(policies) < len(amounts)):
         report.left_out(field, "allows no change (selectPolicy: Disabled)")
-        return {**built, "selectPolicy": "Disabled"}
-    return {**built, "policies": policies, "selectPolicy": "Min" if needs_both else "Max"}
+        return {**rules, "selectPolicy": "Disabled"}
+    return {**rules, "policies": policies, "selectPolicy": "Min" if needs_both else "Max"}
 
 
 def _parse_seconds(

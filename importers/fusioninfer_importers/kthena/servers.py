@@ -178,17 +178,17 @@ def _convert_phases(serving: Serving, group: PDGroup | None, field: SourceField)
         PREFILLER: (group.prefill_labels, field / "prefillLabels"),
         DECODER: (group.decode_labels, field / "decodeLabels"),
     }
-    for kind, (selector, place) in selector_by_type.items():
-        builder.report.consume(place)
+    for kind, (selector, subfield) in selector_by_type.items():
+        builder.report.consume(subfield)
         matched = [
             index
             for index, role in enumerate(serving.roles)
             if _is_match(selector, get_labels(builder.main, role))
         ]
         if not matched:
-            builder.report.error(REFERENCE_MISSING, place, "select no role of the ModelServing")
+            builder.report.error(REFERENCE_MISSING, subfield, "select no role of the ModelServing")
         for index in matched:
-            builder.derive(("spec", "roles", index, "componentType"), kind, place)
+            builder.derive(("spec", "roles", index, "componentType"), kind, subfield)
 
 
 def read_engine_commands(role: Role) -> list[EngineCommand]:
@@ -203,22 +203,22 @@ def read_engine_commands(role: Role) -> list[EngineCommand]:
 
 
 def _check_engine(serving: Serving, spec: ModelServerSpec, field: SourceField) -> None:
-    report, place = serving.builder.report, field / "inferenceEngine"
-    report.consume(place, field / "model")
+    report, subfield = serving.builder.report, field / "inferenceEngine"
+    report.consume(subfield, field / "model")
     engine_commands = [command for role in serving.roles for command in read_engine_commands(role)]
     engines = {command.engine.name for command in engine_commands if command.engine is not None}
     expected_engine = _ENGINES[spec.inference_engine]
     if engines and engines != {expected_engine}:
-        report.invalid(place, f"must match the engine of the pods, {', '.join(sorted(engines))}")
+        report.invalid(subfield, f"must match the engine of the pods, {', '.join(sorted(engines))}")
     elif not engines and spec.inference_engine == "SGLang":
         report.unsupported(
-            place,
+            subfield,
             "the engine cannot be detected, and the endpoint picker would read vLLM's metrics; "
             "start it with `python3 -m sglang.launch_server`",
             ENGINE_UNKNOWN,
         )
     elif not engines:
-        report.info(ENGINE_UNKNOWN, place, "the engine cannot be detected; assuming vLLM")
+        report.info(ENGINE_UNKNOWN, subfield, "the engine cannot be detected; assuming vLLM")
     served = {name for command in engine_commands for name in command.served_names or ()}
     if spec.model is not None and served and spec.model not in served:
         report.warning(
@@ -303,10 +303,10 @@ def _move_engine(serving: Serving, index: int, port: int, field: SourceField) ->
 
     The ModelServer names the engine, so its port flag is known.
     """
-    builder, place = serving.builder, ("spec", "roles", index)
+    builder, subfield = serving.builder, ("spec", "roles", index)
     keys = ("leaderTemplate", "template")
-    block = next(key for key in keys if builder.get((*place, key)) is not None)
-    containers: Location = (*place, block, "spec", "containers")
+    block = next(key for key in keys if builder.get((*subfield, key)) is not None)
+    containers: Location = (*subfield, block, "spec", "containers")
     entries = _list_entry_containers(serving.roles[index])
     used = [number for _, numbers in entries for number in numbers]
     for position, (container, numbers) in enumerate(entries):
@@ -315,8 +315,8 @@ def _move_engine(serving: Serving, index: int, port: int, field: SourceField) ->
         new = next(number for number in itertools.count(port + 1) if number not in used)
         args = _replace_port(container["args"], port, new)
         builder.default((*containers, position, "args"), args, field)
-        settings = {**(builder.get((*place, "kvTransfer")) or {}), "enabled": False}
-        builder.default((*place, "kvTransfer"), {**settings, "enginePort": new}, field)
+        settings = {**(builder.get((*subfield, "kvTransfer")) or {}), "enabled": False}
+        builder.default((*subfield, "kvTransfer"), {**settings, "enginePort": new}, field)
         builder.report.chosen(
             field, f"the decode engine listens on {new}, because the sidecar has port {port}"
         )

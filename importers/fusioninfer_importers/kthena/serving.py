@@ -115,20 +115,20 @@ def _convert_role_rollout(
     has_role_rollout: bool,
 ) -> None:
     if role.max_unavailable is not None:
-        place = field / "maxUnavailable"
+        subfield = field / "maxUnavailable"
         if has_role_rollout:
-            builder.copy((*target, "rollout", "maxUnavailable"), role.max_unavailable, place)
+            builder.copy((*target, "rollout", "maxUnavailable"), role.max_unavailable, subfield)
         else:
-            _report_no_effect(builder, place)
+            _report_no_effect(builder, subfield)
     if role.partition is not None:
-        place = field / "partition"
+        subfield = field / "partition"
         if has_role_rollout:
             count = count_replicas(role.partition, 1 if role.replicas is None else role.replicas)
-            builder.derive((*target, "rollout", "partition"), count, place)
+            builder.derive((*target, "rollout", "partition"), count, subfield)
             if count != role.partition:
-                builder.report.translated(place, f"{role.partition} of the replicas is {count}")
+                builder.report.translated(subfield, f"{role.partition} of the replicas is {count}")
         else:
-            _report_no_effect(builder, place)
+            _report_no_effect(builder, subfield)
 
 
 def _report_no_effect(builder: ServiceBuilder, field: SourceField) -> None:
@@ -198,23 +198,23 @@ def _convert_scheduling(
 
 def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, field: SourceField) -> None:
     report, policy = builder.report, spec.recovery_policy or "RoleRecreate"
-    place = field / "recoveryPolicy"
-    report.consume(place)
+    subfield = field / "recoveryPolicy"
+    report.consume(subfield)
     if policy == "None":
         for index, _ in enumerate(builder.roles):
-            builder.derive(("spec", "roles", index, "restartPolicy"), "None", place)
+            builder.derive(("spec", "roles", index, "restartPolicy"), "None", subfield)
     is_single = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (
         None,
         1,
     )
     if policy == "ServingGroupRecreate" and is_single:
         report.translated(
-            place, "the group is one replica, which LeaderWorkerSet recreates as a whole"
+            subfield, "the group is one replica, which LeaderWorkerSet recreates as a whole"
         )
     elif policy == "ServingGroupRecreate":
         report.warning(
             RECOVERY_DIFFERS,
-            place,
+            subfield,
             "LeaderWorkerSet recreates only the pods of the failed replica, not the whole group",
         )
     grace = spec.template.restart_grace_period_seconds
@@ -236,40 +236,42 @@ def _convert_rollout(
     strategy = spec.rollout_strategy or RolloutStrategy()
     target = ("spec", "rollout")
     level, kind = (*target, "level"), source_field / "type"
-    update, place = (
+    update, subfield = (
         strategy.rolling_update_configuration,
         source_field / "rollingUpdateConfiguration",
     )
     groups = 1 if spec.replicas is None else spec.replicas
     # Empty mappings mean the defaults; otherwise each field is consumed separately.
-    builder.report.consume(*(field for field in (source_field, place) if field.value == {}))
+    builder.report.consume(*(field for field in (source_field, subfield) if field.value == {}))
     if strategy.type == "RoleRollingUpdate":
         builder.derive(level, "Role", kind)
         if update is not None:
-            builder.report.invalid(place, "conflicts with RoleRollingUpdate; set it on the roles")
+            builder.report.invalid(
+                subfield, "conflicts with RoleRollingUpdate; set it on the roles"
+            )
         return
     builder.report.consume(kind)
     update = update or RollingUpdate()
     if groups == 1 and update.partition in (None, 0, "0%"):
         # Kthena replaces all replicas of the only group at once.
-        builder.report.consume(place / "partition", place / "maxUnavailable")
+        builder.report.consume(subfield / "partition", subfield / "maxUnavailable")
         if strategy.type is not None:
             builder.report.translated(
                 kind, "with a single group, its replicas are updated one after another"
             )
         if update.max_unavailable is not None:
             builder.report.translated(
-                place / "maxUnavailable", "has no effect with a single group; ignored"
+                subfield / "maxUnavailable", "has no effect with a single group; ignored"
             )
         return
     builder.default(level, "Group", kind)
-    builder.copy_fields(target, place, "maxUnavailable")
+    builder.copy_fields(target, subfield, "maxUnavailable")
     if update.partition is not None:
         count = count_replicas(update.partition, groups)
-        builder.derive((*target, "partition"), count, place / "partition")
+        builder.derive((*target, "partition"), count, subfield / "partition")
         if count != update.partition:
             builder.report.translated(
-                place / "partition",
+                subfield / "partition",
                 f"{update.partition} of the groups is {count}",
             )
 
@@ -291,12 +293,14 @@ def convert_gang(serving: Serving) -> None:
     # shouldCreatePodGroup).
     uses_volcano = scheduler == VOLCANO
     for key in group.gang_policies:
-        place = group_field / key
-        builder.report.consume(place)
+        subfield = group_field / key
+        builder.report.consume(subfield)
         if not uses_volcano:
-            builder.report.left_out(place, f"has no effect with schedulerName {scheduler}; ignored")
+            builder.report.left_out(
+                subfield, f"has no effect with schedulerName {scheduler}; ignored"
+            )
         else:
-            builder.copy_fields(GANG, place, "minRoleReplicas")
+            builder.copy_fields(GANG, subfield, "minRoleReplicas")
     mode = _choose_gang_mode(serving) if uses_volcano else "Off"
     if mode is not None:
         builder.default((*GANG, "mode"), mode, field / "schedulerName")

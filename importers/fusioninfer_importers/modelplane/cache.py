@@ -75,26 +75,26 @@ def convert_cache(
     caches.users[document] = caches.users.get(document, 0) + 1
     spec = document.at("spec")
     builder.report.consume(spec / "source")
-    hub, place = cache.spec.hugging_face, spec / "huggingFace"
+    hub, subfield = cache.spec.hugging_face, spec / "huggingFace"
     if hub is None:
-        builder.report.invalid(place, "is required when source is HuggingFace")
+        builder.report.invalid(subfield, "is required when source is HuggingFace")
         return
     revision = f"@{hub.revision}" if hub.revision else ""
     builder.derive(
-        (*_MODEL, "uri"), f"hf://{hub.repo}{revision}", place / "repo", place / "revision"
+        (*_MODEL, "uri"), f"hf://{hub.repo}{revision}", subfield / "repo", subfield / "revision"
     )
     if hub.auth_secret is not None:
-        secret, secret_field = (*_MODEL, "tokenSecret"), place / "authSecret"
+        secret, secret_field = (*_MODEL, "tokenSecret"), subfield / "authSecret"
         builder.copy((*secret, "name"), hub.auth_secret.name, secret_field / "name")
         builder.copy((*secret, "key"), hub.auth_secret.key, secret_field / "key")
     builder.default((*_MODEL, "mountPath"), MOUNT_PATH, field)
     cache_target = (*_MODEL, "cache")
-    builder.derive((*cache_target, "storage", "size"), f"{hub.size_gib}Gi", place / "sizeGiB")
+    builder.derive((*cache_target, "storage", "size"), f"{hub.size_gib}Gi", subfield / "sizeGiB")
     hours = math.ceil(hub.size_gib / _GIB_PER_HOUR)
     if hours > _DEFAULT_HOURS:
-        builder.derive((*cache_target, "job", "timeout"), f"{hours}h", place / "sizeGiB")
+        builder.derive((*cache_target, "job", "timeout"), f"{hours}h", subfield / "sizeGiB")
         builder.report.chosen(
-            place / "sizeGiB",
+            subfield / "sizeGiB",
             f"the warm-up Job's timeout is {hours}h ({_GIB_PER_HOUR} GiB per hour); Modelplane's "
             "has none",
         )

@@ -49,18 +49,18 @@ def convert_released(builder: ServiceBuilder, spec: ReleasedSpec, caches: Caches
     if not labels:
         builder.report.consume(field / "metadata")
     for key, value in labels.items():
-        place = field / "metadata" / "labels" / key
+        subfield = field / "metadata" / "labels" / key
         target = ("metadata", "labels", key)
         present = builder.get(target)
         if key.startswith(PREFIX):
-            report_reserved(builder.report, place)
+            report_reserved(builder.report, subfield)
         elif present not in (None, value):
             builder.report.unsupported(
-                place,
+                subfield,
                 f"conflicts with {present} in metadata.labels; a service has one set of labels",
             )
         else:
-            builder.copy(target, value, place)
+            builder.copy(target, value, subfield)
     _convert_replica(builder, spec.template.spec, field / "spec", spec.replicas, caches)
 
 
@@ -237,10 +237,10 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     groups = [spec.workers, *([spec.prefill.workers] if spec.prefill is not None else [])]
     is_gang = is_pd or any((group.topology.pipeline or 1) > 1 for group in groups)
     if spec.prefill is not None:
-        place = field / "prefill"
+        subfield = field / "prefill"
         workers, devices = spec.prefill.workers, spec.prefill.node_selector
-        _convert_workers(builder, "prefill", "prefiller", workers, place / "workers")
-        _convert_last_role_devices(builder, devices, place / "nodeSelector")
+        _convert_workers(builder, "prefill", "prefiller", workers, subfield / "workers")
+        _convert_last_role_devices(builder, devices, subfield / "nodeSelector")
         _check_required_fields(builder, spec)
     kind = "decoder" if is_pd else "worker"
     name = "decode" if is_pd else "workers"
@@ -283,7 +283,7 @@ def _convert_workers(
         builder.copy((*target, "replicas"), workers.count, field / "count")
     if kind != "worker":
         builder.default((*target, "kvTransfer"), {}, field)
-    topology, place = workers.topology, field / "topology"
+    topology, subfield = workers.topology, field / "topology"
     nodes = topology.pipeline or 1
     convert_template(
         builder, (*target, "template"), workers.template, field / "template", is_multi_pod=nodes > 1
@@ -291,14 +291,14 @@ def _convert_workers(
     if _has_command(workers):
         # The proposal adds no arguments to a command: every node runs it unchanged.
         builder.report.translated(
-            place / "tensor",
+            subfield / "tensor",
             "has no effect on a container with a command; ignored",
         )
         if topology.pipeline is not None:
-            builder.derive((*target, "multinode", "nodeCount"), nodes, place / "pipeline")
-            builder.default((*target, "multinode", "launcher"), "none", place)
+            builder.derive((*target, "multinode", "nodeCount"), nodes, subfield / "pipeline")
+            builder.default((*target, "multinode", "launcher"), "none", subfield)
         return
-    builder.copy_fields((*target, "parallelism"), place, "tensor", "pipeline")
+    builder.copy_fields((*target, "parallelism"), subfield, "tensor", "pipeline")
 
 
 def _has_command(workers: Workers) -> bool:
@@ -326,11 +326,11 @@ def _convert_router(builder: ServiceBuilder, routing: Routing, field: SourceFiel
     containers = spec.get("containers")
     kept: list[Any] = []
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
-        place = template_field / "spec" / "containers" / index
+        subfield = template_field / "spec" / "containers" / index
         if not isinstance(container, dict) or container.get("name") != _EPP:
             kept.append(container)
             continue
-        builder.copy_fields(picker, place, *_PICKER_FIELDS)
+        builder.copy_fields(picker, subfield, *_PICKER_FIELDS)
         rest = {key: value for key, value in container.items() if key not in _PICKER_FIELDS}
         if set(rest) > {"name"}:
             kept.append(rest)

@@ -76,16 +76,18 @@ def convert_template(
             field / "spec" / "containers",
             f"must be one container named {_ENGINE}, got {names}",
         )
-    built: dict[str, Any] = {
+    converted: dict[str, Any] = {
         "spec": _complete_spec(template.spec, is_multi_pod=is_multi_pod, is_serving=is_serving)
     }
     if template.metadata is not None:
-        built = {"metadata": template.metadata, **built}
-    builder.copy(target, built, field)
+        converted = {"metadata": template.metadata, **converted}
+    builder.copy(target, converted, field)
     env = ("spec", "containers", 0, "env")
     for index, _ in enumerate(_read_env(template.spec) if is_multi_pod else ()):
-        place = field / "spec" / "containers" / 0 / "env" / index
-        builder.set_origin((*target, *env, index + len(_CONNECTION_VARIABLES)), place, copied=True)
+        subfield = field / "spec" / "containers" / 0 / "env" / index
+        builder.set_origin(
+            (*target, *env, index + len(_CONNECTION_VARIABLES)), subfield, copied=True
+        )
 
 
 def _complete_spec(spec: dict[str, Any], *, is_multi_pod: bool, is_serving: bool) -> dict[str, Any]:
@@ -101,14 +103,14 @@ def _complete_spec(spec: dict[str, Any], *, is_multi_pod: bool, is_serving: bool
         http = {"path": "/health", "port": _PORT if port is None else port}
         engine["readinessProbe"] = {"httpGet": http, **_PROBE}
     volumes, mounts = spec.get("volumes") or [], engine.get("volumeMounts") or []
-    built = {**spec, "containers": [engine, *spec["containers"][1:]]}
+    completed = {**spec, "containers": [engine, *spec["containers"][1:]]}
     if isinstance(volumes, list) and isinstance(mounts, list) and not _has_memory(volumes, mounts):
         engine["volumeMounts"] = [*mounts, {"name": _MEMORY, "mountPath": SHARED_MEMORY}]
-        built["volumes"] = [*volumes, {"name": _MEMORY, "emptyDir": {"medium": "Memory"}}]
+        completed["volumes"] = [*volumes, {"name": _MEMORY, "emptyDir": {"medium": "Memory"}}]
     tolerations = spec.get("tolerations") or []
     if isinstance(tolerations, list) and _TOLERATION not in tolerations:
-        built["tolerations"] = [*tolerations, dict(_TOLERATION)]
-    return built
+        completed["tolerations"] = [*tolerations, dict(_TOLERATION)]
+    return completed
 
 
 def _has_memory(volumes: list[Any], mounts: list[Any]) -> bool:
@@ -146,19 +148,19 @@ def convert_devices(
 ) -> None:
     """Convert the devices that a role's pods request to claims.
 
-    Modelplane takes the DeviceClass from the InferenceClass of the pool where it places a replica.
+    Modelplane takes the DeviceClass from the InferenceClass of the pool where it runs a replica.
     Here it is the driver that the expressions name: drivers install a class of that name.
     """
     selectors = [(selector, field) for selector, field in members if selector is not None]
     if not selectors:
         return
-    first, place = selectors[0]
+    first, subfield = selectors[0]
     if any(selector != first for selector, _ in members):
         for _, field in selectors:
             builder.report.unsupported(field, "all members of a role must have the same claims")
         return
     for index, device in enumerate(first.devices):
-        _convert_claim(builder, (*role, "resourceClaims"), device, place / "devices" / index)
+        _convert_claim(builder, (*role, "resourceClaims"), device, subfield / "devices" / index)
     # The other members request the same devices.
     builder.report.consume(*(field for _, field in selectors[1:]))
 

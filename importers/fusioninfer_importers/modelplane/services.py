@@ -120,8 +120,8 @@ def convert_service(
     )
     for share in shares:
         if share.cluster is not None:
-            place = share.field / "selector" / "matchLabels"
-            require_labels(share.deployment.builder, {_CLUSTER: share.cluster}, place)
+            subfield = share.field / "selector" / "matchLabels"
+            require_labels(share.deployment.builder, {_CLUSTER: share.cluster}, subfield)
     other_shares = [share for share in shares if share is not main]
     for share in other_shares:
         conflict = find_conflicting_label(builder, share.deployment.builder)
