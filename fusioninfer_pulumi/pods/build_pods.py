@@ -89,7 +89,7 @@ def _add_revisions(pods: RolePods, pair_revision: str) -> RolePods:
         metadata = {**pod.template["metadata"]}
         metadata["labels"] = {**metadata["labels"], **pair_label}
         template = {**pod.template, "metadata": metadata}
-        pods = pods.put(replace(pod, template=normalize_part(template, POD_TEMPLATE)))
+        pods = pods.with_pod(replace(pod, template=normalize_part(template, POD_TEMPLATE)))
     templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]
     return replace(pods, revision=content_digest(templates, 10), pair_revision=pair_revision)
 

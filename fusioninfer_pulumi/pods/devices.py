@@ -62,7 +62,9 @@ def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
         findings += conflicts
         if not conflicts:
             all_claims = [*(pod.spec.get("resourceClaims") or ()), *pod_claims]
-            pods = pods.put(pod.with_container(add_claims).with_spec(resourceClaims=all_claims))
+            pods = pods.with_pod(
+                pod.with_container(add_claims).with_spec(resourceClaims=all_claims)
+            )
     return pods, findings
 
 
@@ -114,7 +116,7 @@ def add_rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
             conflicts.append(error(TAKEN_BY_TEMPLATE, location, message))
         findings += conflicts
         if not conflicts:
-            pods = pods.put(pod.with_container(lambda container: _with_rdma(container, args)))
+            pods = pods.with_pod(pod.with_container(lambda container: _with_rdma(container, args)))
     return pods, findings
 
 

@@ -28,7 +28,7 @@ def add_kthena_variables(pods: RolePods, ctx: Context) -> tuple[RolePods, list[F
             for key in ("initContainers", "containers")
             if pod.spec.get(key)
         }
-        pods = pods.put(pod.with_spec(**fields))
+        pods = pods.with_pod(pod.with_spec(**fields))
     return pods, []
 
 
@@ -85,5 +85,5 @@ def add_tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         if problems and pod.is_leader:
             return pods, problems
         # A worker whose command line cannot be edited is no error, because it may run only Ray.
-        pods = pods.put(traced.with_container(lambda container: add_env(container, variables)))
+        pods = pods.with_pod(traced.with_container(lambda container: add_env(container, variables)))
     return pods, []

@@ -103,7 +103,7 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
         configured = _add_tiers(configured, args, request.directories)
         if offload.in_shared_memory:
             configured = configured.with_shared_memory(get_shared_memory_limit(ctx.role))
-        pods = pods.put(configured)
+        pods = pods.with_pod(configured)
     return replace(pods, offload=offload), findings
 
 
@@ -220,7 +220,7 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
         built = pod.with_container(lambda container: add_env(container, env))
         if has_transfer:
             built = built.with_shared_memory(args.shared_memory)
-        pods = pods.put(_move_ports(built, plan, ports) if pod.is_leader else built)
+        pods = pods.with_pod(_move_ports(built, plan, ports) if pod.is_leader else built)
     return pods, []
 
 
@@ -352,11 +352,11 @@ def _edit_commands(
     if problems:
         # Without arguments nothing must be set, so the command line stays as it is.
         return pods, problems if arguments else []
-    pods = pods.put(leader)
+    pods = pods.with_pod(leader)
     if pods.worker is not None:
         # A worker may run only Ray, so an error is ignored and the worker stays as it is.
         worker, _ = pods.worker.with_arguments(worker_arguments, problem="")
-        pods = pods.put(worker)
+        pods = pods.with_pod(worker)
     return pods, []
 
 

@@ -282,7 +282,7 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         if pod.is_leader or (starts_engine and pod.command.engine is not None):
             built, problems = _add_model_arguments(pod, served_model)
             findings += problems
-        pods = pods.put(_add_files(built, model, files))
+        pods = pods.with_pod(_add_files(built, model, files))
     return pods, findings
 
 

@@ -31,7 +31,7 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
         # The leader needs its own address, too.
         address = field_variable(LEADER_ADDRESS_ENV, "status.podIP")
         leader = pods.leader.with_container(lambda container: add_env(container, [address]))
-        pods = pods.put(leader)
+        pods = pods.with_pod(leader)
     if ctx.role.parallelism is None:
         return pods, []
     args, command = ctx.role.parallelism, pods.command
@@ -45,7 +45,7 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
     for pod in pods.all:
         if pod.is_leader or launcher is not Launcher.RAY:
             changed, problems = _add_sizes(pod, pods.leader, sizes, launcher)
-            pods = pods.put(changed)
+            pods = pods.with_pod(changed)
             findings += problems
     return pods, findings
 
@@ -124,7 +124,7 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         edited = launchers.build_command(
             leader.command, ctx.launcher, ctx.role.nodes, is_leader=True
         )
-        pods = pods.put(leader.with_command(edited))
+        pods = pods.with_pod(leader.with_command(edited))
         # Only a command that was set before the passes is an error, because passes add arguments to
         # workers, too.
         initial = worker.initial_container
@@ -138,7 +138,7 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         edited = launchers.build_command(
             worker.command, ctx.launcher, ctx.role.nodes, is_leader=False, waits=waits
         )
-        return pods.put(worker.with_command(edited)), []
+        return pods.with_pod(worker.with_command(edited)), []
     except EditError as exc:
         remedy = "or set launcher: none and write the leader's and the workers' commands yourself"
         message = f"{exc}, {remedy}"
@@ -157,7 +157,7 @@ def declare_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
     if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
         rank_ports = range(pods.engine_port, pods.engine_port + pods.command.port_count)
         ports += [{"containerPort": port} for port in rank_ports if port not in declared]
-    return pods.put(pods.leader.with_fields(ports=ports)) if ports else pods, []
+    return pods.with_pod(pods.leader.with_fields(ports=ports)) if ports else pods, []
 
 
 def trim_workers(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
@@ -166,4 +166,4 @@ def trim_workers(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
     if worker is None or worker.path != pods.leader.path:
         return pods, []
     kept = {key: value for key, value in worker.container.items() if key not in LEADER_ONLY}
-    return pods.put(worker.with_container(lambda _: kept)), []
+    return pods.with_pod(worker.with_container(lambda _: kept)), []

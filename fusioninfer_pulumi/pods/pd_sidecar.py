@@ -202,7 +202,7 @@ def add_sidecar(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         )
     container = _build_container(plan, mounts)
     leader = leader.append("initContainers", [container], ctx.locate("kvTransfer", "sidecar"))
-    return pods.put(leader), []
+    return pods.with_pod(leader), []
 
 
 def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:

@@ -301,7 +301,7 @@ class RolePods:
         """Pods that have their own user template: the leader, and the worker if it has one too."""
         return [pod for pod in self.all if pod.is_leader or pod.path != self.leader.path]
 
-    def put(self, pod: Pod) -> RolePods:
+    def with_pod(self, pod: Pod) -> RolePods:
         """Return these pods with the leader or the worker replaced."""
         return replace(self, leader=pod) if pod.is_leader else replace(self, worker=pod)
 

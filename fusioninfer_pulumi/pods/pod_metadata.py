@@ -36,7 +36,7 @@ def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         fields["schedulingGroup"] = build_scheduling_group(ctx.meta.service)
     for pod in pods.all:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
-        pods = pods.put(built)
+        pods = pods.with_pod(built)
     return pods, []
 
 
@@ -69,7 +69,7 @@ def set_metadata(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]
         pod_annotations = {**annotations, **(user_metadata.get("annotations") or {})}
         if pod_annotations:
             metadata["annotations"] = pod_annotations
-        pods = pods.put(replace(pod, template={"metadata": metadata, "spec": pod.spec}))
+        pods = pods.with_pod(replace(pod, template={"metadata": metadata, "spec": pod.spec}))
     return pods, []
 
 
@@ -86,7 +86,7 @@ def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Fi
         }
         origin = ctx.locate("topologySpread", index)
         leader = leader.append("topologySpreadConstraints", [added], origin)
-    return pods.put(leader), []
+    return pods.with_pod(leader), []
 
 
 def add_pod_metadata(

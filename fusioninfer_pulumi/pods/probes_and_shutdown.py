@@ -62,7 +62,7 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     if ctx.role.startup is not None:
         failures = math.ceil(compute_startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
         probes["startupProbe"] = {**probe, "failureThreshold": failures}
-    return pods.put(pods.leader.with_fields(**probes)), []
+    return pods.with_pod(pods.leader.with_fields(**probes)), []
 
 
 #: Sleep before SIGTERM, until Services and endpoint pickers no longer choose the pod.
@@ -91,7 +91,7 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
     if command.engine is None:
         return pods, []
     for pod in pods.all:
-        pods = pods.put(_add_pause(pod, command.drain_seconds))
+        pods = pods.with_pod(_add_pause(pod, command.drain_seconds))
     return pods, []
 
 
