@@ -20,7 +20,7 @@ from fusioninfer_pulumi.engines.command_flags import (
     split_joined_flags,
 )
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
-from fusioninfer_pulumi.engines.engine_images import Image, read_image
+from fusioninfer_pulumi.engines.engine_images import Image, parse_image
 from fusioninfer_pulumi.engines.sglang import SGLANG
 from fusioninfer_pulumi.engines.vllm import VLLM
 
@@ -45,7 +45,7 @@ def read_command(container: Mapping[str, Any]) -> EngineCommand:
 
 
 def _read(container: Mapping[str, Any]) -> EngineCommand:
-    argv, image = read_argv(container), read_image(container.get("image"))
+    argv, image = read_argv(container), parse_image(container.get("image"))
     if argv.script_at is not None:
         return _read_script(argv, image)
     texts = argv.texts()

@@ -56,7 +56,7 @@ def _split_reference(reference: str) -> tuple[str, str | None]:
     return f"{path}{slash}{last}", tag if colon else None
 
 
-def read_image(reference: Any) -> Image:
+def parse_image(reference: Any) -> Image:
     """Parse an image reference; an Output yields an empty `Image`."""
     if not isinstance(reference, str):
         return Image()

@@ -9,7 +9,7 @@ from rows import each_row
 
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, read_command
-from fusioninfer_pulumi.engines.engine_images import Image, read_image
+from fusioninfer_pulumi.engines.engine_images import Image, parse_image
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
 STOCK = "vllm/vllm-openai:v0.11.0"
@@ -66,7 +66,7 @@ MODEL = ["--model", "Qwen/Qwen3-8B"]
     ],
 )
 def test_image_reference_is_parsed(reference: Any, image: Image) -> None:
-    assert read_image(reference) == image
+    assert parse_image(reference) == image
 
 
 def read(**container: Any) -> EngineCommand:

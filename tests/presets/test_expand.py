@@ -11,7 +11,7 @@ from rows import each_row
 
 import fusioninfer_pulumi.capacity_package
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
-from fusioninfer_pulumi.engines.engine_images import read_image
+from fusioninfer_pulumi.engines.engine_images import parse_image
 from fusioninfer_pulumi.engines.engine_presets import PRESETS
 from fusioninfer_pulumi.loading.validate import to_manifest
 from fusioninfer_pulumi.plan.service_objects import render
@@ -457,7 +457,7 @@ def test_amd_gpu_count_follows_model_size() -> None:
 
 @each_row("name", ["cpu:v0.32.0-x86_64", "rocm:v0.32.0"])
 def test_images_for_cpus_and_amd_have_their_release(name: str) -> None:
-    image = read_image(f"vllm/vllm-openai-{name}")
+    image = parse_image(f"vllm/vllm-openai-{name}")
     assert (image.release, image.version, image.is_stock) == ("0.32.0", None, False)
 
 
