@@ -28,7 +28,7 @@ from fusioninfer_pulumi.engines.command_flags import split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
 
 #: Launchers that edit command lines.
-EDITING_LAUNCHERS = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
+COMMAND_EDITING_LAUNCHERS = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 #: Port of ray's head.
 RAY_PORT = 6379
 #: Variable with a pod's IP address. ZeroMQ binds to addresses and not to names, so the leader of
@@ -73,9 +73,9 @@ def build_command(
 ) -> ContainerCommand | None:
     """Return the command line of the leader or of a worker; None if it does not change.
 
-    `launcher` is one of `EDITING_LAUNCHERS`. If `waits`, a ray worker waits until the ray head is
-    up instead of exiting, because some restart policies recreate the whole replica when a worker
-    exits.
+    `launcher` is one of `COMMAND_EDITING_LAUNCHERS`. If `waits` is True, a ray worker waits until
+    the ray head is up instead of exiting, because some restart policies recreate the whole replica
+    when a worker exits.
 
     Raises:
         EditError: If the launcher cannot start this command line.

@@ -9,7 +9,11 @@ from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launchers
 from fusioninfer_pulumi.engines.command_editing import EditError, find_missing
 from fusioninfer_pulumi.engines.engine_commands import find_serving_port
-from fusioninfer_pulumi.engines.launchers import EDITING_LAUNCHERS, LEADER_ADDRESS_ENV, RAY_PORT
+from fusioninfer_pulumi.engines.launchers import (
+    COMMAND_EDITING_LAUNCHERS,
+    LEADER_ADDRESS_ENV,
+    RAY_PORT,
+)
 from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
 from fusioninfer_pulumi.kube.containers import add_env, field_variable
@@ -107,16 +111,16 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     """Write the launcher's command lines into the pods of a multi-node replica."""
     leader, worker = pods.leader, pods.worker
     findings = []
-    if leader.initial_command.engine is not None or ctx.launcher in EDITING_LAUNCHERS:
+    if leader.initial_command.engine is not None or ctx.launcher in COMMAND_EDITING_LAUNCHERS:
         # Launchers quote all pods' arguments, and checks read the leader's, so Outputs are errors.
         findings = [
             error(OUTPUT_IN_COMMAND, location, OUTPUT_HINT)
-            for pod in (pods.user_pods if ctx.launcher in EDITING_LAUNCHERS else [leader])
+            for pod in (pods.user_pods if ctx.launcher in COMMAND_EDITING_LAUNCHERS else [leader])
             for key in ("command", "args")
             if has_output(pod.initial_container.get(key))
             for location in output_paths(pod.initial_container[key], (*pod.container_path, key))
         ]
-    if ctx.launcher not in EDITING_LAUNCHERS or worker is None or findings:
+    if ctx.launcher not in COMMAND_EDITING_LAUNCHERS or worker is None or findings:
         return pods, findings
     # A worker that exits before the Ray head is up would restart its replica forever.
     waits = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
-from fusioninfer_pulumi.engines.launchers import EDITING_LAUNCHERS
+from fusioninfer_pulumi.engines.launchers import COMMAND_EDITING_LAUNCHERS
 from fusioninfer_pulumi.engines.model_arguments import check_accelerators
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
@@ -58,7 +58,12 @@ def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about a startup policy that deadlocks with the launcher."""
     has_probe = bool({"readinessProbe", "startupProbe"} & pods.leader.container.keys())
     waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
-    if waits_for_leader and has_probe and ctx.role.nodes > 1 and ctx.launcher in EDITING_LAUNCHERS:
+    if (
+        waits_for_leader
+        and has_probe
+        and ctx.role.nodes > 1
+        and ctx.launcher in COMMAND_EDITING_LAUNCHERS
+    ):
         message = (
             f"LeaderReady deadlocks with launcher {ctx.launcher.value}: the leader is not ready "
             "before its workers have joined, but the workers are created after it is ready; use "

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.service_shape import VOLCANO
 from fusioninfer_pulumi.checks.pods.template_checks import parse_amount
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.launchers import EDITING_LAUNCHERS
+from fusioninfer_pulumi.engines.launchers import COMMAND_EDITING_LAUNCHERS
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, find_mount
@@ -42,7 +42,7 @@ def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding
         # `template_checks` reports a misspelled resource.
         is_misspelled = any(suggest_accelerator(name) for name, _ in _list_amounts(pod))
         # The workers of these launchers run ranks of the leader's engine.
-        runs_leader_engine = pod.is_leader or ctx.launcher in EDITING_LAUNCHERS
+        runs_leader_engine = pod.is_leader or ctx.launcher in COMMAND_EDITING_LAUNCHERS
         leader_engine = pods.command.engine if runs_leader_engine else None
         engine = leader_engine or pod.initial_command.engine
         if engine is None or is_misspelled:
@@ -134,7 +134,9 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             )
             yield warning(MEMORY_LIMIT_TOO_SMALL, ctx.locate("kvTransfer", "sharedMemory"), message)
         has_engine = (
-            pod.is_leader or ctx.launcher in EDITING_LAUNCHERS or bool(pod.initial_command.engine)
+            pod.is_leader
+            or ctx.launcher in COMMAND_EDITING_LAUNCHERS
+            or bool(pod.initial_command.engine)
         )
         # Ranks on TPUs and Neuron devices do not communicate by shared memory.
         is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_amounts(pod))
