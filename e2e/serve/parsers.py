@@ -107,7 +107,7 @@ def list_models(release: str) -> list[CommandLine]:
     """Return command lines of all catalogue models on all their GPUs and on CPUs."""
     lines: set[CommandLine] = set()
     for name, model in load_catalogue().items():
-        for accelerator in (*model.layouts, "cpu"):
+        for accelerator in (*model.gpu_plans, "cpu"):
             args = model_service(name, accelerator=accelerator, name="chat", engine=release)
             lines |= read_command_lines(list(render(plan_service(args))), release)
     return sorted(lines)

@@ -52,9 +52,9 @@ from fusioninfer_pulumi.pods.probes_and_shutdown import (
     compute_startup_seconds,
 )
 from fusioninfer_pulumi.presets.model_catalogue import (
-    GpuLayout,
-    compute_layout,
-    find_catalogue_layout,
+    GpuPlan,
+    compute_gpu_plan,
+    find_catalogue_gpu_plan,
     find_catalogue_model,
     get_weights_size,
     load_catalogue,
@@ -224,18 +224,18 @@ class _RoleExpander:
         """Return the role with its generated template and fields."""
         role = self.user_role
         self._note_engine()
-        layout = self._choose_layout()
-        if layout.parallelism is not None:
-            role = role.model_copy(update={"parallelism": layout.parallelism})
-            sizes = layout.parallelism.model_dump(exclude_none=True)
+        gpu_plan = self._plan_gpus()
+        if gpu_plan.parallelism is not None:
+            role = role.model_copy(update={"parallelism": gpu_plan.parallelism})
+            sizes = gpu_plan.parallelism.model_dump(exclude_none=True)
             text = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            self._note("parallelism", text, layout.origin, layout.reason)
+            self._note("parallelism", text, gpu_plan.origin, gpu_plan.reason)
         # The generated template replaces these fields.
         role = _unset_fields(role, "engine", "gpus")
         if self.is_cpu:
             role = _unset_fields(role, "accelerator")
         fields = dict(self._generate_fields(role))
-        return role.model_copy(update={**fields, "template": self._build_template(role, layout)})
+        return role.model_copy(update={**fields, "template": self._build_template(role, gpu_plan)})
 
     def _generate_fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
         """Yield the fields of the role that the user leaves to the library, with their values."""
@@ -267,7 +267,7 @@ class _RoleExpander:
 
     # GPUs and parallel sizes.
 
-    def _choose_layout(self) -> GpuLayout:
+    def _plan_gpus(self) -> GpuPlan:
         """Return the GPUs of a pod, and the parallel sizes if the user does not set any."""
         role = self.user_role
         if self.hardware not in self.preset.images and "image" not in self.user_container:
@@ -278,7 +278,7 @@ class _RoleExpander:
             self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
         if self.is_cpu:
             self._note("accelerator", CPU, USER, "no GPUs")
-            return GpuLayout(0)
+            return GpuPlan(0)
         has_sizes = role.parallelism is not None and role.parallelism.has_sizes
         flags = [name for names in self.engine.sizes.flags.values() for name in names]
         argument_sizes = self.command.parallelism if self.command.has(*flags) else None
@@ -286,30 +286,30 @@ class _RoleExpander:
         if user_gpus:
             self._note("gpus", str(user_gpus), USER, "")
             if has_sizes or argument_sizes is not None:
-                return GpuLayout(user_gpus)
-            return self._split(user_gpus)
+                return GpuPlan(user_gpus)
+            return self._split_model(user_gpus)
         if role.parallelism is not None and has_sizes:
             gpus = max(role.parallelism.accelerators // role.nodes, 1)
             self._note("gpus", str(gpus), USER, "parallelism, divided by the pods of a replica")
-            return GpuLayout(gpus)
+            return GpuPlan(gpus)
         if argument_sizes is not None:
             gpus = max(argument_sizes.count_accelerators() // role.nodes, 1)
             self._note("gpus", str(gpus), USER, "parallel sizes in the arguments")
-            return GpuLayout(gpus)
+            return GpuPlan(gpus)
         if role.multinode is not None and role.nodes > 1:
             message = "is required for multi-node replicas: the number of GPUs per pod"
             self._report(FIELD_REQUIRED, "gpus", message)
-            return GpuLayout(1)
+            return GpuPlan(1)
         if role.accelerator is None:
             message = (
                 "is required: a GPU model such as H100, or cpu; or set gpus to the number of GPUs"
             )
             self._report(FIELD_REQUIRED, "accelerator", message)
-            return GpuLayout(1)
-        layout = self._find_layout(role.accelerator)
-        if isinstance(layout, GpuLayout):
-            self._note("gpus", str(layout.gpus), layout.origin, layout.reason)
-            return layout
+            return GpuPlan(1)
+        gpu_plan = self._find_gpu_plan(role.accelerator)
+        if isinstance(gpu_plan, GpuPlan):
+            self._note("gpus", str(gpu_plan.gpus), gpu_plan.origin, gpu_plan.reason)
+            return gpu_plan
         similar = suggest_model(self.model)
         if similar is not None:
             message = (
@@ -318,12 +318,12 @@ class _RoleExpander:
             )
             self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), message))
         else:
-            message = f"is required: the number of GPUs per pod; {layout}"
+            message = f"is required: the number of GPUs per pod; {gpu_plan}"
             self._report(FIELD_REQUIRED, "gpus", message)
-        return GpuLayout(1)
+        return GpuPlan(1)
 
-    def _find_layout(self, accelerator: str) -> GpuLayout | str:
-        """Return the layout of the catalogue or the capacity package, or why there is none.
+    def _find_gpu_plan(self, accelerator: str) -> GpuPlan | str:
+        """Return the GPU plan of the catalogue or the capacity package, or why there is none.
 
         The catalogue takes precedence, so that pods do not depend on installed packages. If the
         user limits the length of sequences, the capacity package takes precedence, because shorter
@@ -331,34 +331,34 @@ class _RoleExpander:
         """
         catalogued = None
         if self.engine.name == CATALOGUE_ENGINE:
-            catalogued = find_catalogue_layout(self.model_name, accelerator)
+            catalogued = find_catalogue_gpu_plan(self.model_name, accelerator)
         if catalogued is not None and self.length_limit is None:
             return catalogued
         is_worker = self.user_role.component_type is ComponentType.WORKER
         wide_ep = self.preset.supports_wide_ep and not is_worker
-        computed = compute_layout(
+        computed = compute_gpu_plan(
             self.model, accelerator, self.engine.name, self.length_limit, wide_ep=wide_ep
         )
         if catalogued is not None and isinstance(computed, str):
             return catalogued
         return computed
 
-    def _split(self, gpus: int) -> GpuLayout:
-        """Return a layout with a tensor rank for each GPU and a pipeline stage for each pod."""
+    def _split_model(self, gpus: int) -> GpuPlan:
+        """Return a plan with a tensor rank for each GPU and a pipeline stage for each pod."""
         role, nodes = self.user_role, self.user_role.nodes
         if gpus > MAX_COUNT:
             message = f"must request at most {MAX_COUNT} GPUs per pod, got {gpus}"
             self._report(OUT_OF_RANGE, "template", message)
-            return GpuLayout(1)
+            return GpuPlan(1)
         if nodes > 1 and role.component_type is not ComponentType.WORKER:
             message = (
                 "is required for prefill and decode roles that span nodes, for example data and "
                 "dataLocal with expert"
             )
             self._report(FIELD_REQUIRED, "parallelism", message)
-            return GpuLayout(gpus)
+            return GpuPlan(gpus)
         if gpus == 1 and nodes == 1:
-            return GpuLayout(gpus)
+            return GpuPlan(gpus)
         fields: dict[str, Any] = {"tensor": gpus}
         if nodes > 1:
             fields["pipeline"] = nodes
@@ -366,7 +366,7 @@ class _RoleExpander:
             # The user's fields that are not sizes, such as `expert`.
             fields |= role.parallelism.model_dump(exclude_none=True)
         reason = "tensor parallelism in a pod, pipeline parallelism across pods"
-        return GpuLayout(gpus, ParallelismArgs(**fields), LIBRARY, reason)
+        return GpuPlan(gpus, ParallelismArgs(**fields), LIBRARY, reason)
 
     # The template.
 
@@ -379,8 +379,8 @@ class _RoleExpander:
         is_sidecar = "image" in container and container["name"] not in serving_names
         return {} if is_sidecar else container
 
-    def _build_template(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
-        generated = self._build_container(role, layout)
+    def _build_template(self, role: RoleArgs, gpu_plan: GpuPlan) -> dict[str, Any]:
+        generated = self._build_container(role, gpu_plan)
         # The generated `args` and `env` already begin with the user's items.
         merged_lists = {key: generated[key] for key in ("args", "env") if key in generated}
         serving = overlay(generated, {**self.user_container, **merged_lists})
@@ -429,14 +429,14 @@ class _RoleExpander:
         has_mount = any(f"{_HUB_CACHE}/".startswith(directory) for directory in directories)
         return self.model.cache is None and not has_mount
 
-    def _build_container(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
+    def _build_container(self, role: RoleArgs, gpu_plan: GpuPlan) -> dict[str, Any]:
         """Return the generated container; its `args` and `env` begin with the user's."""
         user_container, preset = self.user_container, self.preset
         name = user_container.get("name") or role.container or self.engine.name
         container: dict[str, Any] = {"name": name, "image": self.image}
         if not user_container.get("command"):
             container["command"] = list(preset.program)
-            arguments = self._generate_arguments(role, layout)
+            arguments = self._generate_arguments(role, gpu_plan)
             if arguments or user_container.get("args"):
                 container["args"] = [*(user_container.get("args") or ()), *arguments]
         port = role.port or self.command.port or self.engine.http.default_port
@@ -453,7 +453,7 @@ class _RoleExpander:
                 added_env += self._select_missing_variable(variable, value, "GiB of KV cache")
         if added_env:
             container["env"] = [*(user_container.get("env") or ()), *added_env]
-        container["resources"] = self._compute_resources(role, layout)
+        container["resources"] = self._compute_resources(role, gpu_plan)
         return container
 
     def _select_missing_variable(self, name: str, value: str, reason: str) -> list[dict[str, str]]:
@@ -462,7 +462,7 @@ class _RoleExpander:
         self._note(f"env {name}", value, LIBRARY, reason)
         return [{"name": name, "value": value}]
 
-    def _generate_arguments(self, role: RoleArgs, layout: GpuLayout) -> list[str]:
+    def _generate_arguments(self, role: RoleArgs, gpu_plan: GpuPlan) -> list[str]:
         """Return the arguments to add to the user's."""
         preset, port = self.preset, self.user_role.port
         words: list[str] = []
@@ -470,7 +470,7 @@ class _RoleExpander:
             words += self._select_missing((PORT_FLAG, str(port)), USER, "port")
         reason = "other pods reach the engine and its metrics"
         words += self._select_missing(preset.arguments, RELEASE, reason)
-        if self.is_cpu or layout.limits_length:
+        if self.is_cpu or gpu_plan.limits_length:
             reason = "the longest sequence that the cache holds"
             words += self._select_missing(preset.length_arguments, LIBRARY, reason)
         # Multi-node replicas do not drain: workers cannot see when their leader has finished, and
@@ -508,10 +508,10 @@ class _RoleExpander:
                 self._note(f"args {flag}", " ".join(values), origin, reason)
         return missing
 
-    def _compute_resources(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
+    def _compute_resources(self, role: RoleArgs, gpu_plan: GpuPlan) -> dict[str, Any]:
         limits: dict[str, Any] = {}
-        if layout.gpus and not role.resource_claims and not self.user_gpus:
-            limits[_AMD_GPU if self.is_amd else _NVIDIA_GPU] = str(layout.gpus)
+        if gpu_plan.gpus and not role.resource_claims and not self.user_gpus:
+            limits[_AMD_GPU if self.is_amd else _NVIDIA_GPU] = str(gpu_plan.gpus)
         if self.is_cpu:
             memory = self.preset.cpu_cache + int(self.weights or 4 * _GIB) + 4 * _GIB
             memory_reason = "weights, KV cache and 4Gi"
@@ -521,8 +521,8 @@ class _RoleExpander:
             # for each GPU (docs/design/arch_overview.md); each process keeps a core busy.
             sizes = role.parallelism or ParallelismArgs()
             copies = sizes.data_local or max((sizes.data or 1) // role.nodes, 1)
-            cpus, cpu_reason = 2 * (2 * copies + layout.gpus), "two for each engine process"
-            memory = (8 + 8 * layout.gpus) * _GIB
+            cpus, cpu_reason = 2 * (2 * copies + gpu_plan.gpus), "two for each engine process"
+            memory = (8 + 8 * gpu_plan.gpus) * _GIB
             memory_reason = "8Gi, and 8Gi for each GPU"
             if role.kv_cache_offloading is not None:
                 memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.kube import quantity
 _FILE = Path(__file__).with_name("models.json")
 
 
-class GpuLayout(NamedTuple):
+class GpuPlan(NamedTuple):
     """The GPUs of a pod, and how the model is split over them."""
 
     gpus: int  #: GPUs of each pod, 0 on CPUs
@@ -32,7 +32,7 @@ class CatalogueModel(NamedTuple):
 
     name: str  #: its repository on Hugging Face
     arguments: tuple[str, ...]  #: engine arguments, such as parsers for tool calls and reasoning
-    layouts: Mapping[str, GpuLayout]  #: GPUs of one node that it fits on, by GPU model
+    gpu_plans: Mapping[str, GpuPlan]  #: GPUs of one node that it fits on, keyed by GPU model
     siblings: tuple[str, ...]  #: repositories with quantized versions of the model
     bytes: int  #: bytes of its weights, or an upper bound if only its GPU memory is known
     source: str  #: recipe or model card with these facts
@@ -48,7 +48,9 @@ def load_catalogue() -> Mapping[str, CatalogueModel]:
         models[name] = CatalogueModel(
             name=name,
             arguments=tuple(entry["arguments"]),
-            layouts={gpu: _read_layout(**fields) for gpu, fields in entry["accelerators"].items()},
+            gpu_plans={
+                gpu: _build_gpu_plan(**fields) for gpu, fields in entry["accelerators"].items()
+            },
             siblings=tuple(entry["siblings"]),
             bytes=entry["bytes"],
             source=f"{document['recipes']}, {entry['source']}",
@@ -56,12 +58,12 @@ def load_catalogue() -> Mapping[str, CatalogueModel]:
     return models
 
 
-def _read_layout(gpus: int, *, expert: bool = False, auto: bool = False) -> GpuLayout:
+def _build_gpu_plan(gpus: int, *, expert: bool = False, auto: bool = False) -> GpuPlan:
     split = None
     if gpus > 1:
         split = ParallelismArgs(tensor=gpus, expert=True if expert else None)
     reason = "by the memory of its recipe" if auto else "its entry for this accelerator"
-    return GpuLayout(gpus, split, "model catalogue", reason, limits_length=auto)
+    return GpuPlan(gpus, split, "model catalogue", reason, limits_length=auto)
 
 
 def find_catalogue_model(name: str) -> CatalogueModel | None:
@@ -72,10 +74,12 @@ def find_catalogue_model(name: str) -> CatalogueModel | None:
     return next((model for model in models.values() if name in model.siblings), None)
 
 
-def compute_layout(
+def compute_gpu_plan(
     model: ModelArgs, accelerator: str, engine: str, length: int | None, *, wide_ep: bool
-) -> GpuLayout | str:
-    """Return the smallest layout for a model, or why none is known, as the end of a message.
+) -> GpuPlan | str:
+    """Return a plan with the fewest GPUs for a model.
+
+    If no plan is known, return the reason, which ends a message.
 
     Args:
         model: The model.
@@ -105,7 +109,7 @@ def compute_layout(
         sizes = {"data": local_ranks * result.nodes, "data_local": local_ranks, "expert": True}
         if rank_gpus > 1:
             sizes["tensor"] = rank_gpus
-        return GpuLayout(result.tensor, ParallelismArgs(**sizes), "capacity", result.reason)
+        return GpuPlan(result.tensor, ParallelismArgs(**sizes), "capacity", result.reason)
     if result.tensor > 1:
         sizes["tensor"] = result.tensor
     if result.nodes > 1:
@@ -113,13 +117,13 @@ def compute_layout(
     if result.has_expert_parallelism:
         sizes["expert"] = True
     split = ParallelismArgs(**sizes) if sizes else None
-    return GpuLayout(result.tensor, split, "capacity", result.reason)
+    return GpuPlan(result.tensor, split, "capacity", result.reason)
 
 
-def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
-    """Return the catalogue's layout of a model on a GPU model, or None if it has none."""
+def find_catalogue_gpu_plan(name: str, accelerator: str) -> GpuPlan | None:
+    """Return the catalogue's GPU plan for a model, or None if it has none for this GPU model."""
     model = load_catalogue().get(name)
-    return None if model is None else model.layouts.get(accelerator.upper())
+    return None if model is None else model.gpu_plans.get(accelerator.upper())
 
 
 def get_weights_size(model: ModelArgs) -> Decimal | None:

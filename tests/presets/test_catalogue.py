@@ -44,8 +44,8 @@ def test_catalogue_has_models_of_every_kind() -> None:
 @pytest.mark.parametrize("name", slow_unless(ONE_OF_KIND.__contains__, sorted(load_catalogue())))
 def test_model_is_served_on_each_of_its_gpus(name: str) -> None:
     model = load_catalogue()[name]
-    assert model.layouts
-    for accelerator, layout in model.layouts.items():
+    assert model.gpu_plans
+    for accelerator, gpu_plan in model.gpu_plans.items():
         args = InferenceServiceArgs(
             name="chat",
             model={"uri": f"hf://{name}", "token_secret": {"name": "hub"}},
@@ -58,7 +58,7 @@ def test_model_is_served_on_each_of_its_gpus(name: str) -> None:
             if finding.severity != "info"
         ]
         assert expected == [], accelerator
-        assert plan.total_accelerators == layout.gpus
+        assert plan.total_accelerators == gpu_plan.gpus
         assert render(plan)
 
 
