@@ -16,9 +16,9 @@ from e2e.serve.images import LLM_D
 from e2e.serve.load import read_metrics, sum_metric
 from e2e.serve.services import IMAGE, MODEL, PROMPT, needs, render_objects, role, router, service
 from e2e.serve.serving import Serving
-from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
+from fusioninfer_pulumi.engines.engine import Compatibility, EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.handshake import compare_pair
+from fusioninfer_pulumi.engines.pair_compatibility import compare_pair
 from fusioninfer_pulumi.engines.vllm_kv_cache import VllmKvCache
 
 #: The first does not compare hashes of settings; after a mismatch, the others' engines exit, fail
@@ -59,7 +59,7 @@ class Engines:
         (engine,) = (item for item in containers if item["name"] == "vllm")
         return read_command(engine)
 
-    def observe(self, prefill: str, decode: str) -> PairState:
+    def observe(self, prefill: str, decode: str) -> Compatibility:
         """Send requests to this pair; return whether it transfers, recomputes or fails."""
         target = self.pod("decode", decode)
         before = sum_metric(read_metrics(target, ENGINE_PORT), TRANSFER_COUNT)
@@ -67,12 +67,12 @@ class Engines:
             status = self._ask(prefill, target, number)
             if status != 200:
                 print(f"status {status}")
-                return PairState.BROKEN
+                return Compatibility.BROKEN
         # An engine exports the last transfer with its next step.
         self._ask("", target)
         transfers = sum_metric(read_metrics(target, ENGINE_PORT), TRANSFER_COUNT) - before
         assert transfers in (0, REQUESTS)
-        return PairState.COMPATIBLE if transfers else PairState.DEGRADED
+        return Compatibility.COMPATIBLE if transfers else Compatibility.DEGRADED
 
     def _ask(self, prefill: str, decode: Object, number: int = 0) -> int:
         """Return the status of a request to the sidecar of a decode pod, 0 without a response."""
@@ -142,8 +142,8 @@ def test_pairs_behave_as_predicted(engines: Engines) -> None:
         observed = engines.observe(prefill, decode)
         print(f"prefill {prefill}, decode {decode}: predicted {predicted.name}, "
               f"observed {observed.name}")  # fmt: skip
-        known += predicted is not PairState.UNKNOWN
-        if predicted not in (observed, PairState.UNKNOWN):
+        known += predicted is not Compatibility.UNKNOWN
+        if predicted not in (observed, Compatibility.UNKNOWN):
             mispredicted.append((prefill, decode))
     assert not mispredicted
     assert known

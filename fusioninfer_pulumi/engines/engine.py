@@ -279,10 +279,11 @@ class OffloadResult(NamedTuple):
     findings: tuple[Finding, ...]  #: locations are relative to `kvCacheOffloading`
 
 
-class PairState(str, enum.Enum):
-    """Whether a decode pod can use the KV cache of a prefill pod.
+class Compatibility(str, enum.Enum):
+    """Whether two components that communicate, such as a prefill and a decode pod, are compatible.
 
-    `DEGRADED`: no, and it computes the prompts itself. `BROKEN`: no, and the requests fail.
+    `DEGRADED`: they work at a cost, such as prompts that the decode pod computes again. `BROKEN`:
+    requests fail or hang.
     """
 
     COMPATIBLE = "compatible"
@@ -364,13 +365,13 @@ class KvCache:
 
     def predict_failure(
         self, prefill: EngineCommand, decode: EngineCommand, *, differs: bool
-    ) -> tuple[PairState, str]:
+    ) -> tuple[Compatibility, str]:
         """Return what happens to requests whose KV cache decode cannot load, and what clients see.
 
         `differs` is whether the settings of the two are known to differ. The text is empty if the
         outcome is unknown.
         """
-        return PairState.UNKNOWN, ""
+        return Compatibility.UNKNOWN, ""
 
     def find_recompute_setting(self, decode: EngineCommand) -> str:
         """Return the missing setting that lets decode compute prompts whose KV cache does not load.

@@ -12,12 +12,12 @@ from fusioninfer_pulumi.engines.command_flags import dump_json, normalize_flag, 
 from fusioninfer_pulumi.engines.engine import (
     NIXL,
     Argument,
+    Compatibility,
     EngineCommand,
     KvCache,
     KvConnector,
     OffloadRequest,
     OffloadResult,
-    PairState,
     Transfer,
 )
 from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_version
@@ -175,20 +175,23 @@ class VllmKvCache(KvCache):
 
     def predict_failure(
         self, prefill: EngineCommand, decode: EngineCommand, *, differs: bool
-    ) -> tuple[PairState, str]:
+    ) -> tuple[Compatibility, str]:
         suffix, version = "", _read_version(decode)
         new_decode_adds_rank = self._spans_change(_PIPELINE_RANKS, old=prefill, new=decode)
         if new_decode_adds_rank or self._spans_change(_PIPELINE_RANKS, old=decode, new=prefill):
             suffix = "; the prefill engine then answers no decode engine until it restarts"
         if new_decode_adds_rank or self._spans_change(_REQUEST_IDS, old=prefill, new=decode):
-            return PairState.BROKEN, _HANGS + suffix
+            return Compatibility.BROKEN, _HANGS + suffix
         if not differs or version is None or version < _REPORTS_FAILURES:
-            return PairState.UNKNOWN, ""
+            return Compatibility.UNKNOWN, ""
         if version < _SURVIVES_FAILURES:
-            return PairState.BROKEN, f"the decode engine exits, and all requests on it fail{suffix}"
+            return (
+                Compatibility.BROKEN,
+                f"the decode engine exits, and all requests on it fail{suffix}",
+            )
         if _recomputes(decode):
-            return PairState.DEGRADED, f"decode computes these prompts itself{suffix}"
-        return PairState.BROKEN, f"these requests fail with HTTP 500{suffix}"
+            return Compatibility.DEGRADED, f"decode computes these prompts itself{suffix}"
+        return Compatibility.BROKEN, f"these requests fail with HTTP 500{suffix}"
 
     def find_recompute_setting(self, decode: EngineCommand) -> str:
         version = _read_version(decode)

@@ -12,8 +12,8 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import find_family
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
 from fusioninfer_pulumi.engines.engine_commands import find_serving_container, find_serving_port
 from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
-from fusioninfer_pulumi.engines.handshake import compute_pair_revision
 from fusioninfer_pulumi.engines.launchers import choose_launcher
+from fusioninfer_pulumi.engines.pair_compatibility import compute_pair_revision
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta

@@ -20,14 +20,14 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     is_sidecar,
 )
 from fusioninfer_pulumi.engines.argument_tables import parse_release
-from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
+from fusioninfer_pulumi.engines.engine import Compatibility, EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.handshake import (
+from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_metric
+from fusioninfer_pulumi.engines.pair_compatibility import (
     compare_pair,
     compute_pair_revision,
     read_pair_setting,
 )
-from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_metric
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import list_items, lookup
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -159,7 +159,7 @@ class MixedPair:
         source: Where the effect was read or measured; empty if it is unknown.
     """
 
-    state: PairState
+    state: Compatibility
     members: str
     effect: str
     remedy: str = ""
@@ -168,7 +168,7 @@ class MixedPair:
 
 def describe_mixed_revisions(update: UpdateComparison) -> list[str]:
     """Describe the pairs that may be incompatible, the worst first."""
-    ranks = [PairState.BROKEN, PairState.DEGRADED, PairState.UNKNOWN]
+    ranks = [Compatibility.BROKEN, Compatibility.DEGRADED, Compatibility.UNKNOWN]
     pairs = [pair for find_pairs in PAIR_FINDERS for pair in find_pairs(update)]
     pairs.sort(key=lambda pair: ranks.index(pair.state))
     # Pairs that differ only in their members share a line.
@@ -217,7 +217,7 @@ def _find_prefill_decode_pairs(update: UpdateComparison) -> Iterator[MixedPair]:
             if (prefill.component_type, decode.component_type) != PAIR_TYPES:
                 continue
             compatibility = compare_pair(prefill.command, decode.command)
-            if compatibility.state is PairState.COMPATIBLE:
+            if compatibility.state is Compatibility.COMPATIBLE:
                 continue
             engine = decode.command.engine
             setting = engine.kv_cache.find_recompute_setting(decode.command) if engine else ""
@@ -246,7 +246,7 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
         surges = role.rollout.max_surge and not role.rollout.max_unavailable
         if role.name in restarted and not surges and not role.is_autoscaled:
             yield MixedPair(
-                PairState.BROKEN,
+                Compatibility.BROKEN,
                 f"clients and {role.name} pods",
                 "requests fail with HTTP 429 or 503 while the only decode replica restarts",
                 "two decode replicas avoid this; layout: PerRole with rollout.maxSurge: 1 and "
@@ -296,7 +296,7 @@ def _find_rejected_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
         if engine is None or not engine.http.rejects_unknown_models or is_same:
             continue
         if names is None:
-            yield MixedPair(PairState.UNKNOWN, members, "it is unknown which names they serve")
+            yield MixedPair(Compatibility.UNKNOWN, members, "it is unknown which names they serve")
             continue
         missing = sorted(name for name, targets in requested.items() if not targets <= names)
         if missing:
@@ -314,7 +314,7 @@ def _find_rejected_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
 
 def _describe_missing_names(names: Sequence[str], members: str, source: str) -> MixedPair:
     return MixedPair(
-        PairState.BROKEN,
+        Compatibility.BROKEN,
         members,
         f"requests for {', '.join(names)} fail with HTTP 404 on these pods",
         "serve the old and the new name until the update is over and no client requests "
@@ -358,13 +358,13 @@ def _find_format_changes(update: UpdateComparison) -> Iterator[MixedPair]:
                 text = changed if new_value else removed
             if old_value != new_value and text:
                 change = f"({flag} {old_value or 'unset'} -> {new_value or 'unset'})"
-                yield MixedPair(PairState.DEGRADED, f"{members} {change}", text, remedy)
+                yield MixedPair(Compatibility.DEGRADED, f"{members} {change}", text, remedy)
         old_fields = _find_reasoning_fields(old.command)
         new_fields = _find_reasoning_fields(new.command)
         removed_name = next((name for name in old_fields if name not in new_fields), None)
         if removed_name and new_fields and engine is not None and new.command.has(_REASONING):
             text = f"responses contain the reasoning in `{new_fields[0]}`, not in `{removed_name}`"
-            yield MixedPair(PairState.DEGRADED, members, text, remedy, engine.http.api_source)
+            yield MixedPair(Compatibility.DEGRADED, members, text, remedy, engine.http.api_source)
 
 
 def _find_reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
@@ -389,7 +389,7 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
             new_answers = [_exports_one(query, new.command) for query in queries]
             if None in old_answers or None in new_answers:
                 yield MixedPair(
-                    PairState.UNKNOWN,
+                    Compatibility.UNKNOWN,
                     f"{reader} with new {new.role} pods",
                     "it is unknown whether both images have the metrics that it reads",
                     "compare their metrics before this update",
@@ -407,7 +407,7 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
                 }
                 if missing:
                     yield MixedPair(
-                        PairState.DEGRADED,
+                        Compatibility.DEGRADED,
                         f"{reader} with {age} {lws.role} pods",
                         f"it reads {', '.join(sorted(missing))}, which these pods do not export, "
                         "and does not see their load",
@@ -463,7 +463,7 @@ def _find_unknown_sidecars(update: UpdateComparison) -> Iterator[MixedPair]:
     for lws in update.after:
         if lws.sidecar not in old_images and find_sidecar_image_family(lws.sidecar) is None:
             yield MixedPair(
-                PairState.UNKNOWN,
+                Compatibility.UNKNOWN,
                 f"endpoint picker with new {lws.role} pods (sidecar {lws.sidecar})",
                 "it is unknown whether this sidecar reads the picker's headers",
             )
@@ -480,7 +480,7 @@ def _find_unknown_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
     is_new = bool(old_images) and image not in old_images
     if isinstance(image, str) and is_new and find_family(image) is None:
         yield MixedPair(
-            PairState.UNKNOWN,
+            Compatibility.UNKNOWN,
             f"engines and sidecars with the new endpoint picker ({image})",
             "it is unknown whether it reads their metrics, and which headers it sends",
         )

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.endpoint_pickers.picker_families import SIDECAR_FLAGS
 from fusioninfer_pulumi.engines.engine import NIXL, KvConnector
 from fusioninfer_pulumi.engines.engine_commands import ENGINES
-from fusioninfer_pulumi.engines.handshake import AUTO, read_pair_setting
+from fusioninfer_pulumi.engines.pair_compatibility import AUTO, read_pair_setting
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
 from fusioninfer_pulumi.rules.common import (

@@ -1,4 +1,4 @@
-"""The handshake of prefill and decode engines: what must match, and what happens if it does not.
+"""Whether a prefill and a decode engine can exchange KV caches, and what happens if they cannot.
 
 Sources: `compute_nixl_compatibility_hash` and `_nixl_handshake` of NixlConnector in vLLM 0.11.0 to
 0.14.0 and 0.16.0 to 0.33.0, and `disaggregation/common/conn.py` in SGLang 0.5.3 to 0.5.23.
@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand, KvConnector, PairState
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Compatibility, EngineCommand, KvConnector
 
 #: Alternative spellings of types, and the spelling to compare: `half` is compared as `float16`.
 #: `fp8` is `fp8_e4m3` on all accelerators.
@@ -113,7 +113,7 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
 class PairCompatibility(NamedTuple):
     """What happens to requests that a prefill and a decode pod serve together."""
 
-    state: PairState  #: whether the decode pod can use the KV cache of the prefill pod
+    state: Compatibility  #: whether the decode pod can use the KV cache of the prefill pod
     differences: tuple[str, ...] = ()  #: settings that differ, such as `dtype float16 -> bfloat16`
     client_effect: str = ""  #: what clients see; empty if nothing differs or the outcome is unknown
     source: str = ""  #: source of these facts; empty if the outcome is unknown
@@ -131,14 +131,16 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     """
     engine = decode.engine
     if engine is None or prefill.engine is not engine:
-        return PairCompatibility(PairState.UNKNOWN)
+        return PairCompatibility(Compatibility.UNKNOWN)
     if _has_hidden_arguments(prefill) or _has_hidden_arguments(decode):
-        return PairCompatibility(PairState.UNKNOWN)
+        return PairCompatibility(Compatibility.UNKNOWN)
     first, second = prefill.connector, decode.connector
     if not (isinstance(first, KvConnector) and isinstance(second, KvConnector)):
-        return PairCompatibility(PairState.UNKNOWN)
+        return PairCompatibility(Compatibility.UNKNOWN)
     if first.transfer_connectors != second.transfer_connectors:
-        return PairCompatibility(PairState.UNKNOWN, (f"connector {first.name} -> {second.name}",))
+        return PairCompatibility(
+            Compatibility.UNKNOWN, (f"connector {first.name} -> {second.name}",)
+        )
     cache = engine.kv_cache
     differences, is_certain = [], True
     for key in sorted(cache.list_pair_settings(prefill, decode)):
@@ -154,7 +156,7 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     prefill_release = read_pair_setting(prefill, "release")
     is_same_release = prefill_release == read_pair_setting(decode, "release")
     if not differences and is_same_release and prefill_release is not None:
-        return PairCompatibility(PairState.COMPATIBLE, source=cache.handshake_source)
+        return PairCompatibility(Compatibility.COMPATIBLE, source=cache.handshake_source)
     differs = bool(differences) and is_certain
     state, client_effect = cache.predict_failure(prefill, decode, differs=differs)
     source = cache.handshake_source if client_effect else ""

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rows import each_row
 
-from fusioninfer_pulumi.engines.engine import PairState
+from fusioninfer_pulumi.engines.engine import Compatibility
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.handshake import compare_pair, compute_pair_revision
+from fusioninfer_pulumi.engines.pair_compatibility import compare_pair, compute_pair_revision
 
 MODEL = "Qwen/Qwen3-32B"
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
@@ -74,32 +74,32 @@ def test_handshake_state_of_pairs(prefill: Any, decode: Any, state: str, differe
     pair = compare_pair(prefill, decode)
     assert (pair.state.value, ", ".join(pair.differences)) == (state, difference)
     assert bool(pair.client_effect) is (state in ("degraded", "broken"))
-    assert bool(pair.source) is (pair.state is not PairState.UNKNOWN)
+    assert bool(pair.source) is (pair.state is not Compatibility.UNKNOWN)
 
 
 @pytest.mark.parametrize("decode", ["0.13.0", "0.32.0"])
 def test_prefill_without_request_ids_gets_no_answer_from_decode(decode: str) -> None:
     pair = compare_pair(vllm("0.12.0"), vllm(decode, config=RECOMPUTE))
-    assert pair.state is PairState.BROKEN
+    assert pair.state is Compatibility.BROKEN
     assert "no answer" in pair.client_effect
     other = NIXL.replace("Nixl", "Mooncake")
     assert compare_pair(vllm("0.12.0", config=other), vllm(decode, config=other)).state is (
-        PairState.UNKNOWN
+        Compatibility.UNKNOWN
     )
 
 
 @pytest.mark.parametrize(
     ("prefill", "decode", "state", "ends"),
     [
-        ("0.25.0", "0.26.0", PairState.BROKEN, True),
-        ("0.26.0", "0.25.0", PairState.DEGRADED, True),
-        ("0.26.0", "0.17.0", PairState.BROKEN, True),
-        ("0.24.0", "0.25.0", PairState.DEGRADED, False),
-        ("0.26.0", "0.27.0", PairState.DEGRADED, False),
+        ("0.25.0", "0.26.0", Compatibility.BROKEN, True),
+        ("0.26.0", "0.25.0", Compatibility.DEGRADED, True),
+        ("0.26.0", "0.17.0", Compatibility.BROKEN, True),
+        ("0.24.0", "0.25.0", Compatibility.DEGRADED, False),
+        ("0.26.0", "0.27.0", Compatibility.DEGRADED, False),
     ],
 )
 def test_handshake_with_other_message_ends_listener(
-    prefill: str, decode: str, state: PairState, *, ends: bool
+    prefill: str, decode: str, state: Compatibility, *, ends: bool
 ) -> None:
     pair = compare_pair(vllm(prefill), vllm(decode, config=RECOMPUTE))
     assert pair.state is state
