@@ -22,7 +22,7 @@ from fusioninfer_capacity.fit.architecture import find_architecture  # noqa: E40
 from fusioninfer_capacity.fit.estimate import StepTimeEstimates  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.load import Load, estimate_combined  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.memory import fit  # noqa: E402  # likewise
-from fusioninfer_pulumi.engines.engine_commands import read_command  # noqa: E402  # likewise
+from fusioninfer_pulumi.engines.engine_commands import parse_command  # noqa: E402  # likewise
 
 DIRECTORY = ROOT / "capacity" / "tests" / "fit"
 
@@ -44,7 +44,7 @@ def estimate_rows(case: dict[str, Any]) -> list[dict[str, Any]]:
                  "command": ["vllm", "serve", model]}  # fmt: skip
     architecture = find_architecture(model)
     assert architecture is not None, "cases are of models of the table"
-    fitted = fit(read_command(container), architecture, ACCELERATORS[gpu])
+    fitted = fit(parse_command(container), architecture, ACCELERATORS[gpu])
     times = StepTimeEstimates(model, gpu, "vllm", tensor, 1)
     rows = []
     for length, output, measured in case["results"]:

@@ -11,7 +11,7 @@ import yaml_files
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.engines import Accelerator
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 
 GIB = 2**30
 Log = Mapping[str, Any]
@@ -29,7 +29,7 @@ def command_of(log: Log) -> EngineCommand:
     image = f"{_IMAGES[log['engine']]}:v{log['version']}"
     program = [*_PROGRAMS[log["engine"]], log["model"]]
     container = {"name": "e", "image": image, "command": program, "args": log["arguments"]}
-    return read_command(container)
+    return parse_command(container)
 
 
 def accelerator_of(log: Log) -> Accelerator:

@@ -18,7 +18,7 @@ from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load, complete
 from e2e.serve.services import MODEL, render_objects, service
 from e2e.serve.serving import Serving
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,6 @@ def find_model_name(objects: list[Object]) -> str:
         template = item["spec"]["leaderWorkerTemplate"]
         leader = template.get("leaderTemplate") or template["workerTemplate"]
         for container in leader["spec"]["containers"]:
-            for name in read_command(container).served_names or ():
+            for name in parse_command(container).served_names or ():
                 return name
     raise ValueError("no engine sets its served model name")

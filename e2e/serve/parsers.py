@@ -28,7 +28,7 @@ from fusioninfer_pulumi.engines.argument_tables import (
     load_argument_table,
 )
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.presets.model_catalogue import load_catalogue
@@ -162,7 +162,7 @@ def with_release(manifest: Any, release: str) -> Any:
 def read_command_lines(objects: Any, release: str) -> set[CommandLine]:
     lines = set()
     for container in find_containers(objects):
-        command = read_command(container)
+        command = parse_command(container)
         if command.engine is VLLM and command.is_readable and command.image.release == release:
             lines.add(CommandLine(tuple(expand(command.arguments)), is_vllm_serve(command)))
     return lines
@@ -241,6 +241,6 @@ def _list_combined_lines() -> Iterator[tuple[str, ...]]:
 def find_errors(line: CommandLine, release: str) -> list[Finding]:
     program = ["vllm", "serve"] if line.serve else ["python3", "-m", "vllm.entrypoints.openai.api_server"]  # fmt: skip  # noqa: E501
     image = f"vllm/vllm-openai:v{release}"
-    command = read_command({"image": image, "command": program, "args": list(line.words)})
+    command = parse_command({"image": image, "command": program, "args": list(line.words)})
     findings = [*check_arguments(command, {}), *VLLM.kv_cache.check_connector(command)]
     return [finding for finding in findings if finding.severity == "error"]

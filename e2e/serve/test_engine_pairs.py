@@ -17,7 +17,7 @@ from e2e.serve.load import read_metrics, sum_metric
 from e2e.serve.services import IMAGE, MODEL, PROMPT, needs, render_objects, role, router, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi.engines.engine import Compatibility, EngineCommand
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.engines.pair_compatibility import compare_pair
 from fusioninfer_pulumi.engines.vllm_kv_cache import VllmKvCache
 
@@ -57,7 +57,7 @@ class Engines:
     def command(self, role: str, release: str) -> EngineCommand:
         containers = self.pod(role, release)["spec"]["containers"]
         (engine,) = (item for item in containers if item["name"] == "vllm")
-        return read_command(engine)
+        return parse_command(engine)
 
     def observe(self, prefill: str, decode: str) -> Compatibility:
         """Send requests to this pair; return whether it transfers, recomputes or fails."""

@@ -67,8 +67,8 @@ def get_last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
     return values
 
 
-def integer(text: str | None) -> int | None:
-    """Parse a plain decimal integer; None for anything else, such as `$TP` or `auto`."""
+def parse_integer(text: str | None) -> int | None:
+    """Parse a decimal integer; return None for other text, such as `$TP` or `auto`."""
     if text is None or re.fullmatch(r"[+-]?[0-9]{1,9}", text) is None:
         return None
     return int(text)

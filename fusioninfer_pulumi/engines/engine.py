@@ -22,7 +22,7 @@ from fusioninfer_pulumi.engines.command_flags import (
     get_flag_value,
     get_last_values,
     has_flag,
-    integer,
+    parse_integer,
     parse_json,
 )
 from fusioninfer_pulumi.engines.engine_images import Image
@@ -169,7 +169,7 @@ class ParallelSizes:
         for size, names in self.flags.items():
             if not command.has(*names):
                 continue
-            number = integer(command.value(*names))
+            number = parse_integer(command.value(*names))
             minimum = 0 if size == "data_local" else 1
             if number is None or number < minimum:
                 return None
@@ -200,7 +200,10 @@ class ParallelSizes:
 
     def has_expert_parallelism(self, command: EngineCommand) -> bool:
         """Return whether the arguments enable expert parallelism."""
-        return command.has(*self.expert_flags) and integer(command.value(*self.expert_flags)) != 1
+        return (
+            command.has(*self.expert_flags)
+            and parse_integer(command.value(*self.expert_flags)) != 1
+        )
 
 
 class MultiNode:
@@ -483,7 +486,7 @@ class EngineCommand:
         """The engine's `--port`; None if it is unset or not a port number."""
         if self.engine is None:
             return None
-        port = integer(self.value(PORT_FLAG))
+        port = parse_integer(self.value(PORT_FLAG))
         return port if port is not None and 0 < port < 65536 else None
 
     def explain_missing_metrics(self) -> str | None:
@@ -504,7 +507,7 @@ class EngineCommand:
         """Tokens in a block of the KV cache, or None if not set."""
         if self.engine is None:
             return None
-        size = integer(self.value(self.engine.kv_cache.block_size_flag))
+        size = parse_integer(self.value(self.engine.kv_cache.block_size_flag))
         return size if size is not None and size > 0 else None
 
     @property
@@ -543,7 +546,7 @@ class EngineCommand:
         """Seconds that running requests may take after SIGTERM, 0 if no flag sets them."""
         if self.engine is None or self.engine.http.drain_flag is None:
             return 0
-        return max(0, integer(self.value(self.engine.http.drain_flag)) or 0)
+        return max(0, parse_integer(self.value(self.engine.http.drain_flag)) or 0)
 
     @property
     def port_count(self) -> int:
@@ -559,7 +562,7 @@ class EngineCommand:
         if self.engine is None or not self._has_port_per_rank:
             return None
         flag, default = self.engine.sizes.supervisor
-        return integer(self.value(flag)) or default
+        return parse_integer(self.value(flag)) or default
 
     @property
     def _has_port_per_rank(self) -> bool:

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.engines.vllm import VLLM
 ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (VLLM, SGLANG)}
 
 
-def read_command(container: Mapping[str, Any]) -> EngineCommand:
+def parse_command(container: Mapping[str, Any]) -> EngineCommand:
     """Parse a container's command line; never raise.
 
     The program in the command line determines the engine. Without a command the image's name

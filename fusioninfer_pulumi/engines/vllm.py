@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._shell_words import UNKNOWN
 from fusioninfer_pulumi.engines.command_editing import EditError
-from fusioninfer_pulumi.engines.command_flags import DASH_VALUE, integer, normalize_flag
+from fusioninfer_pulumi.engines.command_flags import DASH_VALUE, normalize_flag, parse_integer
 from fusioninfer_pulumi.engines.engine import (
     Argument,
     Engine,
@@ -168,8 +168,8 @@ def _build_data_parallel_arguments(local_ranks: int, *, is_leader: bool) -> list
 
 def _compute_local_ranks(command: EngineCommand, nodes: int) -> int:
     """Return the data parallel ranks of one node."""
-    ranks = integer(command.value(*_DATA_FLAGS))
-    local_ranks = integer(command.value(*_LOCAL_FLAGS))
+    ranks = parse_integer(command.value(*_DATA_FLAGS))
+    local_ranks = parse_integer(command.value(*_LOCAL_FLAGS))
     if ranks is None:
         raise EditError(
             "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes; "

@@ -29,7 +29,10 @@ from fusioninfer_pulumi.checks.plan_service import plan_service as plan_service
 from fusioninfer_pulumi.engines.argument_checks import (
     ARGUMENT_VALUE_INVALID as ARGUMENT_VALUE_INVALID,
 )
-from fusioninfer_pulumi.engines.command_flags import integer as integer
+from fusioninfer_pulumi.engines.command_flags import (
+    parse_integer as integer,  # noqa: F401  # former name, still used by other packages
+    parse_integer as parse_integer,
+)
 from fusioninfer_pulumi.engines.engine import (
     NIXL as NIXL,
     EngineCommand as EngineCommand,
@@ -37,7 +40,8 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_commands import (
     ENGINES as ENGINES,
-    read_command as read_command,
+    parse_command as parse_command,
+    parse_command as read_command,  # noqa: F401  # former name, still used by other packages
 )
 from fusioninfer_pulumi.engines.engine_presets import PRESETS as PRESETS
 from fusioninfer_pulumi.engines.model_arguments import is_gated as is_gated

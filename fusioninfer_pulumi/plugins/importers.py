@@ -18,10 +18,14 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
 )
 from fusioninfer_pulumi.engines.command_flags import (
     get_flag_value as get_flag_value,
-    integer as integer,
+    parse_integer as integer,  # noqa: F401  # former name, still used by other packages
+    parse_integer as parse_integer,
 )
 from fusioninfer_pulumi.engines.engine import PORT_FLAG as PORT_FLAG, EngineCommand as EngineCommand
-from fusioninfer_pulumi.engines.engine_commands import read_command as read_command
+from fusioninfer_pulumi.engines.engine_commands import (
+    parse_command as parse_command,
+    parse_command as read_command,  # noqa: F401  # former name, still used by other packages
+)
 from fusioninfer_pulumi.findings import (
     Finding as Finding,
     Location as Location,

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_sidecar_image_family,
     is_sidecar,
 )
-from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag, integer
+from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag, parse_integer
 from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
 from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
@@ -65,7 +65,7 @@ def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> s
         ports = [entry.get("containerPort") for entry in container.get("ports") or ()]
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
         texts = [word for word in words if isinstance(word, str)]
-        listens = port in ports or integer(get_flag_value(texts, "--port")) == port
+        listens = port in ports or parse_integer(get_flag_value(texts, "--port")) == port
         if is_sidecar(container) or listens:
             return str(container["name"])
     return None
@@ -107,7 +107,7 @@ def plan_sidecar(
         # By default the flag is true, but neither gateways nor endpoint pickers use TLS to pods.
         arguments.append(f"{_SECURE}=false")
     port_count = command.port_count
-    user_port_count = integer(get_flag_value(user_args, _RANKS))
+    user_port_count = parse_integer(get_flag_value(user_args, _RANKS))
     if port_count > 1 and user_port_count is None:
         arguments.append(f"{_RANKS}={port_count}")
     uses_tls = {"prefiller": pairing.prefill_serves_https, "decoder": command.serves_https}

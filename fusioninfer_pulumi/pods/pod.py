@@ -19,7 +19,7 @@ from fusioninfer_pulumi.engines.engine import (
     KvConnector,
     OffloadResult,
 )
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.containers import add_mounts, find_mount, shared_memory
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
@@ -140,12 +140,12 @@ class Pod:
     @cached_property
     def command(self) -> EngineCommand:
         """The generated command line."""
-        return read_command(self.container)
+        return parse_command(self.container)
 
     @cached_property
     def initial_command(self) -> EngineCommand:
         """The command line before the first pass."""
-        return read_command(self.initial_container)
+        return parse_command(self.initial_container)
 
     @property
     def has_command(self) -> bool:

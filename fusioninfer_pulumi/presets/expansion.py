@@ -26,13 +26,13 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, 
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines.argument_tables import parse_release
-from fusioninfer_pulumi.engines.command_flags import integer
+from fusioninfer_pulumi.engines.command_flags import parse_integer
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
 from fusioninfer_pulumi.engines.engine_commands import (
     ENGINES,
     SERVING_NAMES,
     find_serving_container,
-    read_command,
+    parse_command,
 )
 from fusioninfer_pulumi.engines.engine_presets import (
     CATALOGUE_ENGINE,
@@ -216,9 +216,9 @@ class _RoleExpander:
         # The user's arguments, parsed as arguments of the chosen engine.
         program = self.user_container.get("command") or list(self.preset.program)
         generated = {"name": self.engine.name, "image": self.image, "command": program}
-        self.command = read_command({**self.user_container, **generated})
+        self.command = parse_command({**self.user_container, **generated})
         #: Tokens of the longest sequence, or None if the user's arguments do not limit them.
-        self.length_limit = integer(self.command.value(self.engine.length_flag))
+        self.length_limit = parse_integer(self.command.value(self.engine.length_flag))
 
     def expand_role(self) -> RoleArgs:
         """Return the role with its generated template and fields."""

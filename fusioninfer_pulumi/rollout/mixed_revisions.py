@@ -21,7 +21,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
 )
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.engine import Compatibility, EngineCommand
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_metric
 from fusioninfer_pulumi.engines.pair_compatibility import (
     compare_pair,
@@ -75,7 +75,7 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
             template, "workerTemplate", "spec"
         )
         containers = [*list_items(pod, "containers"), *list_items(pod, "initContainers")]
-        commands = [read_command(container) for container in containers]
+        commands = [parse_command(container) for container in containers]
         command = next((command for command in commands if command.engine is not None), None)
         if command is None:
             continue

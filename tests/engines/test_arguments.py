@@ -19,7 +19,7 @@ from fusioninfer_pulumi.engines.argument_tables import (
     load_argument_table,
 )
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.findings import Finding
 
 VLLM = "vllm/vllm-openai:v"
@@ -31,7 +31,7 @@ LAUNCH = ["python3", "-m", "sglang.launch_server", "--model-path", "m"]
 def check(image: str, words: str | list[str], **more: Any) -> list[Finding]:
     container = {"image": image, "command": LAUNCH if "sglang" in image else SERVE, **more}
     container["args"] = words.split() if isinstance(words, str) else words
-    return list(check_arguments(read_command(container), read_plain_variables(container)))
+    return list(check_arguments(parse_command(container), read_plain_variables(container)))
 
 
 def list_findings(image: str, words: str | list[str], **more: Any) -> list[str]:
@@ -119,14 +119,14 @@ def test_tables_contain_whole_releases(
 )
 def test_only_upstream_tags_name_a_release(image: str, release: str | None) -> None:
     words = LAUNCH if "sglang" in image else SERVE
-    assert find_known_release(read_command({"image": image, "command": words})) == release
+    assert find_known_release(parse_command({"image": image, "command": words})) == release
 
 
 def test_script_that_installs_a_release_makes_it_unknown() -> None:
     script = "pip install vllm==0.33.0 && exec vllm serve m --kv-offloading-size 4"
     container = {"image": VLLM + "0.11.0", "command": ["sh", "-c", script]}
-    assert find_known_release(read_command(container)) is None
-    assert list(check_arguments(read_command(container), {})) == []
+    assert find_known_release(parse_command(container)) is None
+    assert list(check_arguments(parse_command(container), {})) == []
 
 
 RIGHT = [
@@ -356,7 +356,7 @@ def test_values_of_wrong_kind_are_reported(
 
 def changes(before: str, after: str, old: str, new: str | None = None) -> Any:
     first, second = (
-        read_command({"image": image, "command": SERVE, "args": words.split()})
+        parse_command({"image": image, "command": SERVE, "args": words.split()})
         for image, words in ((before, old), (after, old if new is None else new))
     )
     return compare_arguments(first, second)

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.engines.argument_tables import (
     Definitions,
     load_argument_table,
 )
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.findings import Severity
 
 RELEASE = "0.5.10"
@@ -97,7 +97,7 @@ def test_errors_are_those_of_argparse(seed: int) -> None:
             rejected = True
         image = f"lmsysorg/sglang:v{RELEASE}"
         result = check_arguments(
-            read_command({"image": image, "command": LAUNCH, "args": line}), {}
+            parse_command({"image": image, "command": LAUNCH, "args": line}), {}
         )
         errors = [finding for finding in result if finding.severity is Severity.ERROR]
         assert bool(errors) == rejected, (line, errors)

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from rows import each_row
 
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.engine_commands import ENGINES, read_command
+from fusioninfer_pulumi.engines.engine_commands import ENGINES, parse_command
 from fusioninfer_pulumi.engines.engine_images import Image, parse_image
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
@@ -70,7 +70,7 @@ def test_image_reference_is_parsed(reference: Any, image: Image) -> None:
 
 
 def read(**container: Any) -> EngineCommand:
-    return read_command({"name": "main", "image": "registry.local/model:1", **container})
+    return parse_command({"name": "main", "image": "registry.local/model:1", **container})
 
 
 def parsed(command: EngineCommand) -> tuple[Any, ...]:
@@ -237,7 +237,7 @@ WORDS = st.lists(
     )
 )
 def test_read_command_never_raises(container: dict[str, Any]) -> None:
-    command = read_command(container)
+    command = parse_command(container)
     assert command.engine in (*ENGINES.values(), None)
 
 

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import EditError, edit_command, with_command
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.engines.launchers import build_command
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
@@ -27,7 +27,7 @@ def setting(flag: str, value: str) -> Argument:
 def edited(
     container: dict[str, Any], *arguments: Argument, model: str | None = None
 ) -> ContainerCommand | None:
-    return edit_command(read_command(container), arguments, model=model)
+    return edit_command(parse_command(container), arguments, model=model)
 
 
 SETTINGS = [setting("--kv-transfer-config", NIXL), setting("--port", "8001")]
@@ -77,7 +77,7 @@ def test_script_passes_set_flags_to_the_engine(host: Any, shell: str, script: st
 def test_edited_script_can_be_launched_with_ray(host: Any, script: str) -> None:
     container = {"command": ["sh", "-c", script, "name", "--port", "8000"]}
     result = with_command(container, edited(container, *SETTINGS))
-    leader = build_command(read_command(result), Launcher.RAY, 2, is_leader=True)
+    leader = build_command(parse_command(result), Launcher.RAY, 2, is_leader=True)
     assert leader is not None
     _, engine = host.run([*leader.command, *(leader.args or [])])
     assert get_flag_value(engine.arguments, "--port") == "8001"
@@ -197,7 +197,7 @@ def test_added_arguments_are_read_back(values: list[str]) -> None:
     container = {"image": "vllm/vllm-openai:v0.12.0", "args": ["--model", "m"]}
     result = edited(container, Argument(("--x",), tuple(values)))
     assert result is not None
-    command = read_command({**container, "args": result.args})
+    command = parse_command({**container, "args": result.args})
     assert command.arguments == ("--model", "m", "--x", *values)
 
 

@@ -9,7 +9,7 @@ from rows import each_row
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.engine import EngineCommand, Parallelism
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.engines.model_arguments import check_accelerators
 from fusioninfer_pulumi.engines.vllm_kv_cache import read_transfer_config
 from fusioninfer_pulumi.findings import Finding, Location
@@ -20,14 +20,14 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
 
 def vllm(arguments: str | list[str] = "m", tag: str = "v0.11.0") -> EngineCommand:
     words = arguments.split() if isinstance(arguments, str) else arguments
-    return read_command({"image": f"vllm/vllm-openai:{tag}", "args": words})
+    return parse_command({"image": f"vllm/vllm-openai:{tag}", "args": words})
 
 
 def sglang(arguments: str) -> EngineCommand:
-    return read_command({"image": "x", "command": SGLANG, "args": arguments.split()})
+    return parse_command({"image": "x", "command": SGLANG, "args": arguments.split()})
 
 
-UNKNOWN = read_command({"image": "x", "args": ["--tensor-parallel-size", "64"]})
+UNKNOWN = parse_command({"image": "x", "args": ["--tensor-parallel-size", "64"]})
 
 
 def list_findings(findings: list[Finding]) -> list[tuple[str, Location, str]]:
@@ -106,7 +106,7 @@ AT = ("multinode", "launcher")
          [("warning", AT, f"the image vllm/vllm-openai:v0.18.0 {NO_RAY}")]),
         (vllm("m", "latest"), "ray",
          [("warning", AT, f"the image vllm/vllm-openai:latest {NO_RAY}")]),
-        (read_command({"image": "me/vllm:v0.30.0"}), "ray", []),
+        (parse_command({"image": "me/vllm:v0.30.0"}), "ray", []),
         (vllm("m -dp 2"), "ray", [(
             "warning", ("multinode", "launcher"),
             ("without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
@@ -130,7 +130,7 @@ PROGRAMS = {"vllm": ["vllm", "serve"], "sglang": ["python3", "-m", "sglang.launc
 
 def command(engine: str, arguments: str | list[Any]) -> EngineCommand:
     words = arguments.split() if isinstance(arguments, str) else arguments
-    return read_command({"name": "c", "image": "x", "command": PROGRAMS[engine], "args": words})
+    return parse_command({"name": "c", "image": "x", "command": PROGRAMS[engine], "args": words})
 
 
 @each_row(
@@ -238,6 +238,6 @@ def test_accelerators_that_contradict_parallel_sizes_are_reported(
 
 def test_parallel_sizes_are_read_from_scripts() -> None:
     script = {"image": "x", "command": ["/bin/sh", "-c", "cd /x && vllm serve m -tp 16 | tee log"]}
-    assert [accelerator.rule for accelerator in check_accelerators(read_command(script), 8, 1)] == [
-        "accelerators-too-few"
-    ]
+    assert [
+        accelerator.rule for accelerator in check_accelerators(parse_command(script), 8, 1)
+    ] == ["accelerators-too-few"]

@@ -8,7 +8,7 @@ from rows import each_row
 from fusioninfer_pulumi.engines.command_flags import (
     get_flag_value,
     has_flag,
-    integer,
+    parse_integer,
     split_joined_flags,
 )
 
@@ -51,7 +51,7 @@ def test_flag_without_value_is_found() -> None:
      ("$(TP)", None), ("auto", None), ("٣", None), ("9" * 30, None)],
 )  # fmt: skip
 def test_integer_parses_plain_decimals(text: str | None, number: int | None) -> None:
-    assert integer(text) == number
+    assert parse_integer(text) == number
 
 
 JSON = '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'

@@ -12,7 +12,7 @@ from rows import each_row
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import EditError
 from fusioninfer_pulumi.engines.engine import ContainerCommand
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.engines.launchers import build_command, choose_launcher
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
@@ -26,7 +26,7 @@ JOIN = "ray start --address=$LWS_LEADER_ADDRESS:6379 --block"
 def leader_launch(
     container: dict[str, Any], launcher: str, nodes: int, *, is_leader: bool = True
 ) -> ContainerCommand | None:
-    return build_command(read_command(container), Launcher(launcher), nodes, is_leader=is_leader)
+    return build_command(parse_command(container), Launcher(launcher), nodes, is_leader=is_leader)
 
 
 def worker_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:
@@ -39,12 +39,12 @@ def shell(script: str) -> dict[str, Any]:
 
 def test_default_launcher_depends_on_engine() -> None:
     engines = ({"image": STOCK}, {"image": "x"}, {"image": "lmsysorg/sglang:v0.5.3"})
-    assert [choose_launcher(read_command(engine).engine, 2) for engine in engines] == [
+    assert [choose_launcher(parse_command(engine).engine, 2) for engine in engines] == [
         "ray",
         "ray",
         "multiprocessing",
     ]
-    vllm = read_command({"image": STOCK}).engine
+    vllm = parse_command({"image": STOCK}).engine
     assert [choose_launcher(vllm, 2, data) for data in (4, 3)] == ["data-parallel", "ray"]
 
 

@@ -15,7 +15,7 @@ from profiles import examples
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, split_joined_flags
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.engines.launchers import build_command
 
 STOCK = "vllm/vllm-openai:v0.11.0"
@@ -41,7 +41,7 @@ def _words(
     container: dict[str, Any], launcher: str, nodes: int, variables: dict[str, str], **node: bool
 ) -> list[str]:
     result = build_command(
-        read_command(container),
+        parse_command(container),
         Launcher(launcher),
         nodes,
         is_leader=node["is_leader"],

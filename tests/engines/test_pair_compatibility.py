@@ -8,7 +8,7 @@ import pytest
 from rows import each_row
 
 from fusioninfer_pulumi.engines.engine import Compatibility
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.engines.pair_compatibility import compare_pair, compute_pair_revision
 
 MODEL = "Qwen/Qwen3-32B"
@@ -19,7 +19,7 @@ UNENFORCED = NIXL[:-1] + ',"kv_connector_extra_config":{"enforce_handshake_compa
 
 
 def vllm(release: str, *arguments: str, config: str = NIXL) -> Any:
-    return read_command({
+    return parse_command({
         "image": f"vllm/vllm-openai:v{release}",
         "command": ["vllm", "serve", MODEL],
         "args": ["--kv-transfer-config", config, *arguments],
@@ -27,7 +27,7 @@ def vllm(release: str, *arguments: str, config: str = NIXL) -> Any:
 
 
 def sglang(release: str, mode: str, *arguments: str) -> Any:
-    return read_command({
+    return parse_command({
         "image": f"lmsysorg/sglang:v{release}",
         "command": ["python3", "-m", "sglang.launch_server", "--model-path", MODEL],
         "args": ["--disaggregation-mode", mode, *arguments],
@@ -134,7 +134,7 @@ def test_pair_revision_changes_with_compared_settings(other: Any, *, is_same: bo
 
 
 def test_pair_revision_is_the_same_for_mirrors() -> None:
-    mirrored = read_command({
+    mirrored = parse_command({
         "image": "registry.example/m/vllm/vllm-openai:v0.32.0",
         "command": ["vllm", "serve", MODEL],
         "args": ["--kv-transfer-config", NIXL],
@@ -145,10 +145,10 @@ def test_pair_revision_is_the_same_for_mirrors() -> None:
 @each_row(
     "command",
     [
-        read_command({"image": "vllm/vllm-openai:v0.32.0", "args": [MODEL]}),
-        read_command({"command": ["vllm", "serve", MODEL, "--kv-transfer-config", NIXL]}),
+        parse_command({"image": "vllm/vllm-openai:v0.32.0", "args": [MODEL]}),
+        parse_command({"command": ["vllm", "serve", MODEL, "--kv-transfer-config", NIXL]}),
         vllm("0.32.0", "--config", "/file.yaml"),
-        read_command({"image": "x:1", "command": ["/start"]}),
+        parse_command({"image": "x:1", "command": ["/start"]}),
     ],
 )
 def test_pair_revision_of_unknown_engine_is_none(command: Any) -> None:

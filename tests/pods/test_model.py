@@ -10,7 +10,7 @@ from rows import each_row
 
 from fusioninfer_pulumi.api.model import ModelSource, parse_model_uri
 from fusioninfer_pulumi.engines.command_flags import get_flag_value
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from tests.samples import nodes, pod_templates, problems
 
 HF = "hf://Qwen/Qwen3-8B"
@@ -123,7 +123,7 @@ def test_model_arguments_are_read_back(uri: str, name: str | None, form: str, po
     model = {"uri": uri, **({"name": name} if name else {})}
     multinode = nodes(pods, launcher="none") if pods > 1 else None
     for pod_template in pod_templates(serving(model, multinode=multinode, **words)):
-        command = read_command(pod_template["spec"]["containers"][0])
+        command = parse_command(pod_template["spec"]["containers"][0])
         path = "Qwen/Qwen3-8B" if uri.startswith(HF) else "/mnt/models"
         assert command.model == path
         if uri == f"{HF}@v1":

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, strategies as st
 
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 from tests.samples import (
     container,
     nodes,
@@ -30,7 +30,7 @@ def split(fields: dict[str, Any], gpus: Any = 8, multinode: Any = None, **more: 
 def arguments(manifest: Any) -> list[tuple[str, ...]]:
     """What the engines of leaders and workers are started with."""
     return [
-        read_command(pod_template["spec"]["containers"][0]).arguments
+        parse_command(pod_template["spec"]["containers"][0]).arguments
         for pod_template in pod_templates(manifest)
     ]
 
@@ -116,7 +116,7 @@ def test_parallelism_arguments_are_read_back(tensor: Any, local: int, pods: int,
     value = {name: size for name, size in sizes.items() if size is not None}
     manifest = split(value, gpus=(tensor or 1) * local, **words)
     for pod_template in pod_templates(manifest):
-        read = read_command(pod_template["spec"]["containers"][0]).parallelism
+        read = parse_command(pod_template["spec"]["containers"][0]).parallelism
         assert read is not None
         assert (read.tensor, read.data) == (tensor or 1, local * pods)
         assert read.count_accelerators(pods) == (tensor or 1) * local * pods

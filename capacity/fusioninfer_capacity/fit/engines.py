@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.plugins.capacity import NIXL, PRESETS, EngineCommand, integer
+from fusioninfer_pulumi.plugins.capacity import NIXL, PRESETS, EngineCommand, parse_integer
 
 GIB = 2**30
 #: Values of `--max-model-len` with which vLLM uses the longest sequence that fits.
@@ -141,7 +141,7 @@ def read_number(command: EngineCommand, flag: str) -> int | None:
     if not command.has(flag):
         return None
     text = command.value(flag)
-    number = integer(text)
+    number = parse_integer(text)
     match = _HUMAN.fullmatch(text or "")
     if number is None and match is not None:
         number = int(float(match[1]) * _UNITS[match[2]])

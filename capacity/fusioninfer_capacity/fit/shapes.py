@@ -21,7 +21,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     Parallelism,
     Rule,
     error,
-    integer,
+    parse_integer,
     warning,
 )
 
@@ -188,7 +188,7 @@ def _count_ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
         # vLLM splits experts over the ranks of all copies (`FusedMoEParallelConfig.make`).
         return sizes.tensor * (sizes.data if engine.name == "vllm" else 1)
     # SGLang's flag has the number of groups; vLLM spreads experts over all ranks.
-    groups = integer(command.value(*engine.sizes.expert_flags))
+    groups = parse_integer(command.value(*engine.sizes.expert_flags))
     return max(1, sizes.tensor // groups) if groups else 1
 
 

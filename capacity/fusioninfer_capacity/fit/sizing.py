@@ -10,7 +10,7 @@ from fusioninfer_capacity.fit.engines import SIZED_ENGINES, Accelerator, Unknown
 from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.shapes import find_problems
-from fusioninfer_pulumi.plugins.capacity import ENGINES, EngineCommand, Severity, read_command
+from fusioninfer_pulumi.plugins.capacity import ENGINES, EngineCommand, Severity, parse_command
 
 _TENSOR_SIZES = (1, 2, 4, 8, 16)
 _MAX_NODES = 4
@@ -229,4 +229,4 @@ def build_command(request: SizingRequest, layout: Layout) -> EngineCommand:
         "command": list(proposed.program),
         "args": build_arguments(request, layout),
     }
-    return read_command(container)
+    return parse_command(container)

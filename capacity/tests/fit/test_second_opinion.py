@@ -23,7 +23,7 @@ import pytest
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import find_architecture
 from fusioninfer_capacity.fit.memory import Fit, fit
-from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.engine_commands import parse_command
 
 Row = dict[str, Any]
 ROWS: list[Row] = json.loads(
@@ -44,7 +44,7 @@ def compute_fit(row: Row) -> Fit:
     }
     model = find_architecture(row["model"])
     assert model is not None
-    return fit(read_command(container), model, ACCELERATORS[row["accelerator"]])
+    return fit(parse_command(container), model, ACCELERATORS[row["accelerator"]])
 
 
 def is_counted_alike(row: Row, names: tuple[str, ...]) -> bool:

@@ -19,8 +19,8 @@ from fusioninfer_pulumi.plugins.importers import (
     SHARED_MEMORY,
     Rule,
     get_flag_value,
-    integer,
-    read_command,
+    parse_command,
+    parse_integer,
 )
 
 RDMA_DEVICES_NOT_DETECTED = Rule("rdma-devices-not-detected")
@@ -223,7 +223,7 @@ def _merge_probe(container: Node, name: str, preset: Preset) -> Node | None:
 
 def is_other_program(container: Node) -> bool:
     """Return whether a container's own command starts neither vLLM nor SGLang."""
-    return container.get("command") is not None and read_command(container.value).engine is None
+    return container.get("command") is not None and parse_command(container.value).engine is None
 
 
 def _find_port(container: Node, preset: Preset) -> int:
@@ -235,7 +235,7 @@ def _find_port(container: Node, preset: Preset) -> int:
     texts += [str(argument.content) for argument in container.list_at("args")]
     arguments = [part for text in texts if text is not None for part in text.split()]
     preset_port = PORT + 1 if preset.has_sidecar and is_other_program(container) else PORT
-    return integer(get_flag_value(arguments, "--port")) or preset_port
+    return parse_integer(get_flag_value(arguments, "--port")) or preset_port
 
 
 def merge_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:

@@ -27,10 +27,10 @@ from fusioninfer_pulumi.plugins.importers import (
     Location,
     SourceField,
     get_flag_value,
-    integer,
     is_output,
     labels,
-    read_command,
+    parse_command,
+    parse_integer,
 )
 
 #: The startup probe of KServe's presets: 60 times, every 10 seconds.
@@ -102,7 +102,9 @@ def convert_workload(
 def _set_decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
     """Set `enginePort` from `--port` if a decode pod runs neither vLLM nor SGLang."""
     command = _find_other_program(workload.get("template"))
-    port = None if command is None else integer(get_flag_value(command.argv.texts(), PORT_FLAG))
+    port = (
+        None if command is None else parse_integer(get_flag_value(command.argv.texts(), PORT_FLAG))
+    )
     if port not in (None, PORT):
         settings = {"enabled": False, "enginePort": port}
         builder.default((*target, "kvTransfer"), settings, workload.field)
@@ -112,7 +114,7 @@ def _find_other_program(pod: Node | None) -> EngineCommand | None:
     """Return the command of `main` if it starts neither vLLM nor SGLang, else None."""
     for container in pod.list_at("containers") if pod is not None else ():
         if container.text("name") == MAIN and container.get("command") is not None:
-            command = read_command(container.value)
+            command = parse_command(container.value)
             return command if command.engine is None and command.is_readable else None
     return None
 

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.plugins.importers import (
     Rule,
     SourceDocument,
     SourceField,
-    read_command,
+    parse_command,
 )
 
 SERVED_MODEL_DIFFERS = Rule("served-model-differs")
@@ -195,7 +195,7 @@ def read_engine_commands(role: Role) -> list[EngineCommand]:
     """Return the commands of containers with a supported engine in a role's entry pods."""
     containers = (role.entry_template.spec or {}).get("containers")
     parsed = [
-        read_command(container)
+        parse_command(container)
         for container in (containers if isinstance(containers, list) else ())
         if isinstance(container, Mapping) and isinstance(container.get("image"), str)
     ]

@@ -19,7 +19,7 @@ from fusioninfer_importers.modelplane.clusters import convert_cluster
 from fusioninfer_importers.modelplane.models import ModelCache, ModelCacheRef
 from fusioninfer_importers.objects import consume_envelope
 from fusioninfer_importers.rules import REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import SourceDocument, SourceField, read_command
+from fusioninfer_pulumi.plugins.importers import SourceDocument, SourceField, parse_command
 
 MOUNT_PATH = "/mnt/models"
 _MODEL = ("spec", "model")
@@ -134,7 +134,7 @@ def _find_engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
 
 def _choose_model_name(builder: ServiceBuilder) -> str | None:
     """Return the model's path as its name; None if the engines set names or have several paths."""
-    commands = [read_command(container) for container in _find_engines(builder)]
+    commands = [parse_command(container) for container in _find_engines(builder)]
     if any(command.has("--served-model-name") for command in commands):
         return None
     paths = {command.model or MOUNT_PATH for command in commands}

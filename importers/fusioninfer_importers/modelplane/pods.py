@@ -13,8 +13,8 @@ from fusioninfer_pulumi.plugins.importers import (
     SHARED_MEMORY,
     Location,
     SourceField,
-    integer,
-    read_command,
+    parse_command,
+    parse_integer,
 )
 
 #: Component type of each phase.
@@ -99,7 +99,7 @@ def _complete_spec(spec: dict[str, Any], *, is_multi_pod: bool, is_serving: bool
         added = [{"name": name, "value": value} for name, value in _CONNECTION_VARIABLES.items()]
         engine["env"] = [*added, *_read_env(spec)]
     if is_serving and "readinessProbe" not in engine:
-        port = integer(read_command(engine).value(PORT_FLAG))
+        port = parse_integer(parse_command(engine).value(PORT_FLAG))
         http = {"path": "/health", "port": _PORT if port is None else port}
         engine["readinessProbe"] = {"httpGet": http, **_PROBE}
     volumes, mounts = spec.get("volumes") or [], engine.get("volumeMounts") or []
