@@ -213,7 +213,7 @@ def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
 
 def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
     disaggregation = Strategy.PD_DISAGGREGATION.value
-    is_disaggregated = routing.intent.strategy is Strategy.PD_DISAGGREGATION
+    is_disaggregated = routing.epp_choice.strategy is Strategy.PD_DISAGGREGATION
     pairs_groups = is_disaggregated and routing.spec.groups is not None
     settings = routing.picker.epp.settings if routing.picker is not None else None
     levels = settings.service_levels if settings is not None else None

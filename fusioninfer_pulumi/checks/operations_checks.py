@@ -225,7 +225,7 @@ def _check_target(
     if args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE:
         return  # `_list_conflicts` reports it
     routing = built.plan.routing
-    queues_in_picker = routing is not None and routing.intent.flow_control
+    queues_in_picker = routing is not None and routing.epp_choice.flow_control
     ttft_includes_queue = args.time_to_first_token is not None and queues_in_picker
     if counts_queued_requests(args) or ttft_includes_queue:
         yield from _check_picker_target(built, role, args, location)
@@ -254,13 +254,13 @@ def _check_picker_target(
         FieldRule(
             "endpoint_picker_config",
             f"requires featureGates: [flowControl], because {needs_queue}",
-            when=not routing.intent.flow_control,
+            when=not routing.epp_choice.flow_control,
             rule=FIELD_REQUIRED,
         ),
         does_not_apply(
             "endpoint_picker.flow_control",
             f"cannot be false: {needs_queue}",
-            when=not routing.intent.flow_control and picker.epp.settings is not None,
+            when=not routing.epp_choice.flow_control and picker.epp.settings is not None,
         ),
         required(
             "endpoint_picker.metrics",
@@ -274,7 +274,7 @@ def _check_picker_target(
         when=has_metrics and is_unmonitored,
     )
     yield from check_fields((), built.args, monitoring_row)
-    if routing.intent.pairs_pods and counts_queued_requests(args):
+    if routing.epp_choice.pairs_pods and counts_queued_requests(args):
         message = (
             "does not work with prefill and decode: the picker stops queueing when the first of "
             "the two is ready, and the requests fail; use latency or throughput with minReplicas "

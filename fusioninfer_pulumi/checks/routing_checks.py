@@ -136,13 +136,13 @@ _SEVERAL_POOLS = {
 def check_pool(routing: Routing) -> Iterator[Finding]:
     """Report serving roles that are not in the pool, and ports that differ within the pool."""
     location, declared, served = routing.location, routing.spec.roles, routing.served
-    intent, pool = routing.intent, routing.router.pool
+    epp_choice, pool = routing.epp_choice, routing.router.pool
     if not routing.router.has_endpoint_picker:
         return
-    field = (*location, "strategy" if intent.strategy is not None else "endpointPickerConfig")
+    field = (*location, "strategy" if epp_choice.strategy is not None else "endpointPickerConfig")
     in_pool = {role.name for role in served}
     idle_roles = [role for role in list_serving_roles(declared) if role.name not in in_pool]
-    if intent.strategy is Strategy.PD_DISAGGREGATION:
+    if epp_choice.strategy is Strategy.PD_DISAGGREGATION:
         yield from _check_disaggregation(field, declared)
     elif idle_roles:
         idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in idle_roles)
@@ -215,7 +215,7 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker can read the metrics of its scorers and flow control."""
     scorers = [] if epp.settings is None else list(find_load_scorers(epp.settings))
     # With service levels, flow control counts requests instead of reading metrics.
-    reads_load = routing.intent.flow_control and epp.args.service_levels is None
+    reads_load = routing.epp_choice.flow_control and epp.args.service_levels is None
     features = ["flow control"] if reads_load else []
     if scorers:
         features.append(f"scoring by {', '.join(scorers)}")
@@ -266,7 +266,7 @@ def _check_feature(
 
 
 def _check_picker_config(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
-    if routing.intent.strategy is None:
+    if routing.epp_choice.strategy is None:
         is_custom = is_output(epp.image) or find_family(epp.image) is None
         for finding in check_config(epp.config, epp.family, is_custom=is_custom):
             yield finding.with_prefix(*routing.location, "endpointPickerConfig")
@@ -319,10 +319,10 @@ def _check_strategy(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def _check_flow_control(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     location = (*routing.location, "endpointPicker")
-    if epp.settings is not None and epp.args.service_levels and not routing.intent.flow_control:
+    if epp.settings is not None and epp.args.service_levels and not routing.epp_choice.flow_control:
         message = "must not be false with serviceLevels, which queue requests; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, (*location, "flowControl"), message)
-    elif routing.intent.flow_control:
+    elif routing.epp_choice.flow_control:
         problem = "cannot queue requests: it answers 503 while no pod is ready"
         yield from _check_feature(
             epp.family, location, problem, lambda family: family.flow_control_metrics is not None

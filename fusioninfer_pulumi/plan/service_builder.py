@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fusioninfer_pulumi.api.provenance import Provenance
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import derive_service_shape
-from fusioninfer_pulumi.endpoint_pickers.picker_intent import choose_epp_intent
+from fusioninfer_pulumi.endpoint_pickers.picker_choice import choose_epp
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.operations.operations import plan_operations
@@ -59,8 +59,8 @@ def build_service(
     # From here on, the roles contain the service's pod metadata and model size.
     args, origins = add_pod_metadata(add_model_size(args))
     shape = derive_service_shape(args)
-    intent = choose_epp_intent(args, shape.router, shape) if shape.router else None
-    built, findings = build_pods(build_contexts(meta, args, shape, intent))
+    epp_choice = choose_epp(args, shape.router, shape) if shape.router else None
+    built, findings = build_pods(build_contexts(meta, args, shape, epp_choice))
     for _, pods in built:
         for pod in pods.all:
             origins |= {(*pod.path, *part): field for part, field in pod.origins.items()}
@@ -68,9 +68,9 @@ def build_service(
     roles = tuple(plan_role(ctx, pods, args.rollout) for ctx, pods in built)
     gangs = plan_gangs(service, roles, args.scheduling_strategy, shape)
     routing: Routing | None = None
-    if intent is not None:
-        routing = plan_routing(service, args, shape, roles, intent)
-        findings += intent.findings
+    if epp_choice is not None:
+        routing = plan_routing(service, args, shape, roles, epp_choice)
+        findings += epp_choice.findings
     plan = ServicePlan(
         meta=meta,
         shape=shape,

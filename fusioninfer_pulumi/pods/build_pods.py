@@ -8,8 +8,8 @@ from dataclasses import replace
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
+from fusioninfer_pulumi.endpoint_pickers.picker_choice import EppChoice
 from fusioninfer_pulumi.endpoint_pickers.picker_families import find_family
-from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
 from fusioninfer_pulumi.engines.engine_commands import find_serving_container, find_serving_port
 from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
 from fusioninfer_pulumi.engines.launchers import choose_launcher
@@ -95,15 +95,15 @@ def _add_revisions(pods: RolePods, pair_revision: str) -> RolePods:
 
 
 def build_contexts(
-    meta: ServiceMeta, args: InferenceServiceArgs, shape: ServiceShape, intent: EppIntent | None
+    meta: ServiceMeta, args: InferenceServiceArgs, shape: ServiceShape, epp_choice: EppChoice | None
 ) -> list[Context]:
-    """Return the context of each role that runs pods; `intent` is None without a router."""
+    """Return the context of each role that runs pods. Without a router `epp_choice` is None."""
     roles = [
         (position, role, build_initial_pods(position, role))
         for position, role in enumerate(args.roles)
         if role.component_type is not ComponentType.ROUTER
     ]
-    pairing = _plan_pairing(args, shape, roles, intent)
+    pairing = _plan_pairing(args, shape, roles, epp_choice)
     return [
         Context(
             meta=meta,
@@ -166,13 +166,13 @@ def _plan_pairing(
     args: InferenceServiceArgs,
     shape: ServiceShape,
     roles: Sequence[tuple[int, RoleArgs, RolePods]],
-    intent: EppIntent | None,
+    epp_choice: EppChoice | None,
 ) -> Pairing | None:
     """Return the settings that prefill and decode pods share, or None if they have no sidecar."""
-    if intent is None or not shape.is_disaggregated or not intent.pairs_pods:
+    if epp_choice is None or not shape.is_disaggregated or not epp_choice.pairs_pods:
         return None
     # A check reports an unknown image; the pods are then built for the default endpoint picker.
-    family = intent.family or find_family(get_edition_defaults(args.edition).pd_picker)
+    family = epp_choice.family or find_family(get_edition_defaults(args.edition).pd_picker)
     assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:
         return None

@@ -10,6 +10,11 @@ from typing import Any, NamedTuple
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.endpoint_pickers.picker_choice import (
+    EppChoice,
+    choose_pair_affinity,
+    find_event_port,
+)
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     CERTIFICATE_PATH,
     CONFIG_DIRECTORY,
@@ -27,11 +32,6 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     dump_epp_config,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_API, EppFamily
-from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
-    EppIntent,
-    choose_pair_affinity,
-    find_event_port,
-)
 from fusioninfer_pulumi.engines.metric_names import LoadMetrics
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.containers import field_variable, overlay, restricted_security_context
@@ -139,7 +139,7 @@ def plan_epp(
     service: str,
     spec: InferenceServiceArgs,
     router: RoleArgs,
-    intent: EppIntent,
+    epp_choice: EppChoice,
     served: Sequence[RolePlan],
 ) -> EppPlan | None:
     """Plan the endpoint picker of a router role; None if its family is unknown.
@@ -147,14 +147,14 @@ def plan_epp(
     `served` are the roles whose pods it chooses from.
     """
     epp_args = router.endpoint_picker or EndpointPickerArgs()
-    family = intent.family
+    family = epp_choice.family
     if family is None:
         return None
     name = object_names.endpoint_picker(service)
     tracing = spec.tracing if spec.tracing is not None and spec.tracing.picker else None
     has_pair_revision = any(role.pods.pair_revision for role in served)
     affinity = choose_pair_affinity(
-        service, epp_args, intent, spec.groups, has_pair_revision=has_pair_revision
+        service, epp_args, epp_choice, spec.groups, has_pair_revision=has_pair_revision
     )
     note = ""
     can_pair = all(family.has_plugin(item["type"]) for item in build_pairing_plugins(affinity))
@@ -165,15 +165,15 @@ def plan_epp(
     metrics = find_load_metrics(served)
     settings = None
     config, summary = router.endpoint_picker_config or "", "as configured in endpointPickerConfig"
-    if intent.strategy is not None:
+    if epp_choice.strategy is not None:
         block_sizes = {role.pods.command.block_size for role in served}
         settings = EppSettings(
-            strategy=intent.strategy,
+            strategy=epp_choice.strategy,
             scorers=router.scorers,
             block_size=block_sizes.pop() if len(block_sizes) == 1 else None,
             threshold=epp_args.threshold or 0,
             affinity=affinity,
-            flow_control=intent.flow_control,
+            flow_control=epp_choice.flow_control,
             engine_metrics=metrics,
             service_levels=epp_args.service_levels,
             session=epp_args.session,
@@ -199,7 +199,7 @@ def plan_epp(
     return EppPlan(
         name=name,
         config_name=object_names.endpoint_picker_config(service),
-        image=intent.image,
+        image=epp_choice.image,
         family=family,
         settings=settings,
         config=config,

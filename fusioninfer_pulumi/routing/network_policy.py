@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
+from fusioninfer_pulumi.endpoint_pickers.picker_choice import find_event_port
 from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT, HEALTH_PORT, METRICS_PORT
-from fusioninfer_pulumi.endpoint_pickers.picker_intent import find_event_port
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.kv_cache import get_events_port

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
+from fusioninfer_pulumi.endpoint_pickers.picker_choice import EppChoice
 from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT
 from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_V1_API, EppFamily
-from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.routing.epp import EppPlan
@@ -73,7 +73,7 @@ class PoolPlan(NamedTuple):
         return f"{noun} {', '.join(map(str, self.ports))}"
 
 
-def choose_pool_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:
+def choose_pool_types(roles: Sequence[RolePlan], epp_choice: EppChoice) -> frozenset[ComponentType]:
     """Return the component types whose leaders are in the pool.
 
     These are all types if the endpoint picker pairs prefill with decode pods, if there are no
@@ -82,7 +82,7 @@ def choose_pool_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset
     selector cannot match two of three types.
     """
     types = frozenset(role.component_type for role in roles)
-    if intent.pairs_pods or ComponentType.PREFILLER not in types or len(types) == 1:
+    if epp_choice.pairs_pods or ComponentType.PREFILLER not in types or len(types) == 1:
         return types
     if ComponentType.DECODER in types:
         return frozenset({ComponentType.DECODER})

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
-from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
+from fusioninfer_pulumi.endpoint_pickers.picker_choice import EppChoice
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta
@@ -76,7 +76,7 @@ class Routing(NamedTuple):
         spec: Spec of the service.
         router: The router role.
         location: Location of the router role.
-        intent: Tasks of the endpoint picker, and the picker chosen for them.
+        epp_choice: The endpoint picker's strategy, features and image.
         served: The roles whose pods are in the pool or behind the Service.
         backend: Reference to the pool or, without an endpoint picker, to the Service and its port.
         gateway: The Gateway created for the service, or None if there is none.
@@ -90,7 +90,7 @@ class Routing(NamedTuple):
     spec: InferenceServiceArgs
     router: RoleArgs
     location: Location
-    intent: EppIntent
+    epp_choice: EppChoice
     served: tuple[RolePlan, ...]
     backend: Mapping[str, Any]
     gateway: GatewayPlan | None
@@ -107,7 +107,7 @@ def plan_routing(
     spec: InferenceServiceArgs,
     shape: ServiceShape,
     roles: Sequence[RolePlan],
-    intent: EppIntent,
+    epp_choice: EppChoice,
 ) -> Routing:
     """Plan the routing of a service."""
     router, namespace = shape.router, spec.namespace
@@ -116,7 +116,7 @@ def plan_routing(
     has_picker = router.has_endpoint_picker
     types: Collection[ComponentType]
     if has_picker:
-        types = choose_pool_types(roles, intent)
+        types = choose_pool_types(roles, epp_choice)
         backend = build_pool_reference(object_names.inference_pool(service))
     else:
         types = shape.entry_types
@@ -129,7 +129,7 @@ def plan_routing(
     proxies = find_proxy_peers(namespace, parents, implementation)
     picker = None
     if has_picker:
-        epp = plan_epp(service, spec, router, intent, served)
+        epp = plan_epp(service, spec, router, epp_choice, served)
         if epp is not None and served:
             pool = plan_pool(service, router, served, types)
             picker = PickerPlan(epp, pool, plan_rewrites(service, router, epp.family))
@@ -137,7 +137,7 @@ def plan_routing(
         spec=spec,
         router=router,
         location=location,
-        intent=intent,
+        epp_choice=epp_choice,
         served=served,
         backend=backend,
         gateway=gateway,

@@ -1,4 +1,4 @@
-"""Command lines and the picker's intent are read once for all replicas."""
+"""Command lines and endpoint picker configurations are read once for all replicas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from routed import pair
 from samples import container, nodes, plan_of, role, service, template
 
-from fusioninfer_pulumi.endpoint_pickers import picker_intent
+from fusioninfer_pulumi.endpoint_pickers import picker_choice
 from fusioninfer_pulumi.engines import engine_commands
 
 SIZED = container(gpus=4, args=["--model", "m", "--tensor-parallel-size", "4"])
@@ -37,14 +37,14 @@ def test_more_replicas_read_no_command_line_again(read: list[Any], more: Any) ->
     assert len(read) == 2 * count
 
 
-def test_pickers_intent_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    intents: list[Any] = []
-    real = picker_intent.EppIntent
+def test_epp_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    choices: list[Any] = []
+    real = picker_choice.EppChoice
 
-    def create_intent(*args: Any, **fields: Any) -> Any:
-        intents.append(real(*args, **fields))
-        return intents[-1]
+    def create_choice(*args: Any, **fields: Any) -> Any:
+        choices.append(real(*args, **fields))
+        return choices[-1]
 
-    monkeypatch.setattr(picker_intent, "EppIntent", create_intent)
+    monkeypatch.setattr(picker_choice, "EppChoice", create_choice)
     plan_of(pair())
-    assert len(intents) == 1
+    assert len(choices) == 1

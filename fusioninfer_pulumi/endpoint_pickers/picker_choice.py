@@ -1,4 +1,4 @@
-"""Decides what a router role needs from its endpoint picker: strategy, image and pairing."""
+"""Chooses the strategy, features and image of a router role's endpoint picker."""
 
 from __future__ import annotations
 
@@ -32,35 +32,42 @@ from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 
-class EppIntent(NamedTuple):
-    """The tasks of a service's endpoint picker, and the image chosen for them."""
+class EppChoice(NamedTuple):
+    """The strategy, features and image of a service's endpoint picker, and errors about the image.
 
-    strategy: Strategy | None  #: none with `endpointPickerConfig`, and without a picker
-    pairs_pods: bool = False  #: whether it chooses a prefill and a decode pod for each request
-    flow_control: bool = False  #: whether it holds requests while no pod has capacity for them
-    image: Any = None  #: the user's, or a default for these tasks; None without a picker
-    family: EppFamily | None = None  #: the release family of the image, or None if it is unknown
-    findings: tuple[Finding, ...] = ()  #: errors that explain an unknown family
+    Attributes:
+        strategy: None if `endpointPickerConfig` is set, or if there is no endpoint picker.
+        pairs_pods: Whether the picker chooses a prefill and a decode pod for each request.
+        flow_control: Whether the picker holds requests while no pod has capacity for them.
+        image: The user's image, or the default for these features; may be an Output. None if there
+            is no endpoint picker.
+        family: Release family of the image, or None if it is unknown.
+        findings: Errors that explain why the family is unknown.
+    """
+
+    strategy: Strategy | None
+    pairs_pods: bool = False
+    flow_control: bool = False
+    image: Any = None
+    family: EppFamily | None = None
+    findings: tuple[Finding, ...] = ()
 
 
-def choose_epp_intent(
-    args: InferenceServiceArgs, router: RoleArgs, shape: ServiceShape
-) -> EppIntent:
-    """Choose the tasks of a service's endpoint picker, and its image.
+def choose_epp(args: InferenceServiceArgs, router: RoleArgs, shape: ServiceShape) -> EppChoice:
+    """Choose the strategy, features and image of a service's endpoint picker.
 
-    The strategy is the router role's, or a default that depends on whether the service is
-    disaggregated. A user's configuration pairs prefill with decode if it has several scheduling
-    profiles.
+    The default strategy depends on whether the service is disaggregated. If the user's
+    configuration has more than one scheduling profile, the picker pairs prefill with decode pods.
     """
     if not router.has_endpoint_picker:
-        return EppIntent(None)
+        return EppChoice(None)
     picker = router.endpoint_picker or EndpointPickerArgs()
     scorers = router.scorers or ()
     has_sessions = router.strategy is Strategy.SESSION_AFFINITY or "session" in scorers
     if router.endpoint_picker_config is not None:
-        profiles = read_config_list(router.endpoint_picker_config, "schedulingProfiles")
-        gates = read_config_list(router.endpoint_picker_config, "featureGates")
-        intent = EppIntent(None, pairs_pods=len(profiles) > 1, flow_control=FLOW_CONTROL in gates)
+        profiles = get_config_list(router.endpoint_picker_config, "schedulingProfiles")
+        gates = get_config_list(router.endpoint_picker_config, "featureGates")
+        choice = EppChoice(None, pairs_pods=len(profiles) > 1, flow_control=FLOW_CONTROL in gates)
     else:
         default = Strategy.PD_DISAGGREGATION if shape.is_disaggregated else Strategy.PREFIX_CACHE
         strategy = router.strategy or default
@@ -70,23 +77,23 @@ def choose_epp_intent(
         )
         flow_control = needs_queue if picker.flow_control is None else picker.flow_control
         pairs_pods = strategy is Strategy.PD_DISAGGREGATION
-        intent = EppIntent(strategy, pairs_pods=pairs_pods, flow_control=flow_control)
+        choice = EppChoice(strategy, pairs_pods=pairs_pods, flow_control=flow_control)
     defaults = get_edition_defaults(args.edition)
     # Only llm-d's endpoint picker has these features.
     has_llm_d_field = router.model_rewrites or picker.service_levels or has_sessions
-    if has_llm_d_field or intent.strategy is Strategy.PD_DISAGGREGATION:
+    if has_llm_d_field or choice.strategy is Strategy.PD_DISAGGREGATION:
         default_image = defaults.pd_picker
     else:
-        default_image = defaults.flow_control_picker if intent.flow_control else defaults.picker
+        default_image = defaults.flow_control_picker if choice.flow_control else defaults.picker
     location = ("roles", args.roles.index(router), "endpointPicker")
     image, family, findings = _choose_image(location, picker, default_image, args.image_registry)
-    return intent._replace(image=image, family=family, findings=tuple(findings))
+    return choice._replace(image=image, family=family, findings=tuple(findings))
 
 
 def _choose_image(
     location: Location, args: EndpointPickerArgs, default_image: str, registry: str | None
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
-    """Return a picker's image and family (None if unknown), and findings below `location`."""
+    """Return a picker's image, its family or None if unknown, and findings below `location`."""
     image = args.image
     if args.family is not None:
         family = FAMILIES.get(args.family)
@@ -109,30 +116,30 @@ def _choose_image(
 def choose_pair_affinity(
     service: str,
     args: EndpointPickerArgs,
-    intent: EppIntent,
+    choice: EppChoice,
     groups: int | None,
     *,
     has_pair_revision: bool,
 ) -> PairAffinity | None:
     """Return how a generated configuration pairs prefill with decode pods; None allows any pair.
 
-    In a service with serving groups, even a single one, both pods must be in the same group; with
-    group pairing `Preferred` the picker only prefers that. Without groups, the picker prefers pods
-    with the same pair revision. If it required that, it would answer HTTP 503 while no revision has
-    both prefill and decode pods.
+    If the service has serving groups, even a single one, both pods must be in the same group, or
+    should be if the group pairing is `Preferred`. If it has none, the picker prefers pods with the
+    same pair revision. Requiring the same revision would cause HTTP 503 while no revision has both
+    prefill and decode pods.
     """
-    if intent.strategy is not Strategy.PD_DISAGGREGATION:
+    if choice.strategy is not Strategy.PD_DISAGGREGATION:
         return None
     if groups is None:
         return PairAffinity(labels.PAIR_REVISION) if has_pair_revision else None
     is_strict = args.group_pairing is not GroupPairing.PREFERRED
-    # Without the workers of multi-node replicas, which do not serve; leaders have index 0.
+    # The workers of multi-node replicas do not serve; leaders have index 0.
     serving_pods = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
     return PairAffinity(labels.GROUP_INDEX, is_strict, serving_pods)
 
 
-def read_config_list(text: str, key: str) -> list[Any]:
-    """Return a top-level list of a user's configuration, or empty if it has none."""
+def get_config_list(text: str, key: str) -> list[Any]:
+    """Return a top-level list of a user's configuration; empty if it is missing or invalid."""
     try:
         config = read_config(text)
     except ConfigNotYamlError:
@@ -143,10 +150,10 @@ def read_config_list(text: str, key: str) -> list[Any]:
 
 @lru_cache(maxsize=64)  # several objects of a service need it, and YAML takes milliseconds to parse
 def find_event_port(text: str) -> int | None:
-    """Return the port on which a configuration receives KV events, or None if it does not."""
-    for plugin in read_config_list(text, "plugins"):
+    """Return the port on which a configuration receives KV events, or None if it receives none."""
+    for plugin in get_config_list(text, "plugins"):
         endpoint = lookup(plugin, "parameters", "kvEventsConfig", "zmqEndpoint")
-        bound = re.fullmatch(r"tcp://(?:\*|0\.0\.0\.0|\[::\]):([0-9]{1,5})", str(endpoint))
-        if bound is not None:
-            return int(bound[1])
+        address = re.fullmatch(r"tcp://(?:\*|0\.0\.0\.0|\[::\]):([0-9]{1,5})", str(endpoint))
+        if address is not None:
+            return int(address[1])
     return None
