@@ -44,7 +44,7 @@ def list_items(value: Any, *keys: str) -> list[Mapping[str, Any]]:
     return [item for item in items if isinstance(item, Mapping)]
 
 
-def metadata(
+def build_metadata(
     meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
     """Return the `metadata` of one object; `more_labels` override the service's labels."""
@@ -72,7 +72,7 @@ def service_account(
     meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
     """Return a ServiceAccount; pods mount its token only if they ask for it."""
-    object_meta = metadata(meta, name, more_labels)
+    object_meta = build_metadata(meta, name, more_labels)
     return build_object("v1", "ServiceAccount", object_meta, automountServiceAccountToken=False)
 
 
@@ -91,8 +91,8 @@ def role_and_binding(
         {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
         for group, resources, verbs in rules
     ]
-    role_meta = metadata(meta, name, more_labels)
-    binding_meta = metadata(meta, name, more_labels)
+    role_meta = build_metadata(meta, name, more_labels)
+    binding_meta = build_metadata(meta, name, more_labels)
     yield build_object(f"{_RBAC}/v1", "Role", role_meta, rules=rbac_rules)
     yield role_binding(meta, binding_meta, ("Role", name), accounts)
 

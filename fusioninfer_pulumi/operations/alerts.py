@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.monitoring import AlertsArgs
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.durations import seconds
-from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_metadata
 from fusioninfer_pulumi.operations.monitors import (
     REVISION,
     ROLE,
@@ -203,7 +203,9 @@ def build_prometheus_rule(
     """Build the PrometheusRule."""
     page = args.runbook or RUNBOOK
     common = {"namespace": meta.namespace, "service": meta.service}
-    object_meta = metadata(meta, object_names.alerts(meta.service), {labels.SERVICE: meta.service})
+    object_meta = build_metadata(
+        meta, object_names.alerts(meta.service), {labels.SERVICE: meta.service}
+    )
     rules = [
         {
             "alert": alert.name,

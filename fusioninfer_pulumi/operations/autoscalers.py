@@ -33,7 +33,12 @@ from fusioninfer_pulumi.api.autoscaling import (
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import (
+    Manifest,
+    ServiceMeta,
+    build_metadata,
+    build_object,
+)
 from fusioninfer_pulumi.operations.monitors import get_series_label
 from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
 from fusioninfer_pulumi.routing.epp import EppPlan, find_load_metrics
@@ -76,7 +81,7 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
     """Build a HorizontalPodAutoscaler or a ScaledObject."""
     args = planned.args
     annotated = replace(meta, annotations={**meta.annotations, **args.annotations})
-    object_meta = metadata(annotated, planned.name, get_role_labels(meta, planned.role.args))
+    object_meta = build_metadata(annotated, planned.name, get_role_labels(meta, planned.role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:

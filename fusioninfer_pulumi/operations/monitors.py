@@ -14,7 +14,12 @@ from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import (
+    Manifest,
+    ServiceMeta,
+    build_metadata,
+    build_object,
+)
 from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
 from fusioninfer_pulumi.routing.routing_plan import Routing, build_router_meta
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -97,7 +102,7 @@ def build_monitors(
     endpoints = [_set_interval(monitoring, endpoint)]
     spec = {"selector": {"matchLabels": selector}, "endpoints": endpoints}
     router_meta = build_router_meta(meta, routing.router.name)
-    object_meta = metadata(router_meta, object_names.epp_monitor(meta.service))
+    object_meta = build_metadata(router_meta, object_names.epp_monitor(meta.service))
     yield build_monitoring_object("ServiceMonitor", object_meta, monitoring.args, spec)
 
 
@@ -126,7 +131,9 @@ def _build_pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: Monitoring
         ],
         "podMetricsEndpoints": [_set_interval(monitoring, {**port, **common}) for port in ports],
     }
-    object_meta = metadata(meta, object_names.engine_monitor(meta.service, role.name), role_labels)
+    object_meta = build_metadata(
+        meta, object_names.engine_monitor(meta.service, role.name), role_labels
+    )
     return build_monitoring_object("PodMonitor", object_meta, monitoring.args, spec)
 
 
@@ -212,7 +219,7 @@ def build_dashboards_config_map(
     if args.folder is not None:
         meta = replace(meta, annotations={**meta.annotations, "grafana_folder": args.folder})
     more_labels = {**(args.labels or GRAFANA_LABELS), labels.SERVICE: meta.service}
-    object_meta = metadata(meta, object_names.dashboards(meta.service), more_labels)
+    object_meta = build_metadata(meta, object_names.dashboards(meta.service), more_labels)
     return build_object("v1", "ConfigMap", object_meta, data=render_dashboards(meta, monitoring))
 
 

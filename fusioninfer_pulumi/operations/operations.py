@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs, UnhealthyP
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_metadata, build_object
 from fusioninfer_pulumi.operations.alerts import build_prometheus_rule
 from fusioninfer_pulumi.operations.autoscalers import (
     AutoscalerPlan,
@@ -90,7 +90,7 @@ def build_disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, 
         "selector": {"matchLabels": get_role_labels(meta, role.args)},
         "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
     }
-    object_meta = metadata(meta, name, get_role_labels(meta, role.args))
+    object_meta = build_metadata(meta, name, get_role_labels(meta, role.args))
     return build_object("policy/v1", "PodDisruptionBudget", object_meta, spec=spec)
 
 

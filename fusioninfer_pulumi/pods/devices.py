@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.role import ResourceClaimArgs, RoleArgs
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.containers import add_env
-from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_metadata, build_object
 from fusioninfer_pulumi.kube.pulumi_outputs import content_digest
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
@@ -92,7 +92,7 @@ def build_resource_claim_templates(
         claims = [claim for claim in role.resource_claims or () if claim.needs_template]
         for claim in claims:
             name = _get_template_name(meta.service, role.name, claim)
-            object_meta = metadata(meta, name, get_role_labels(meta, role))
+            object_meta = build_metadata(meta, name, get_role_labels(meta, role))
             kind, spec = "ResourceClaimTemplate", {"spec": build_claim_spec(claim)}
             yield build_object("resource.k8s.io/v1", kind, object_meta, spec=spec)
 

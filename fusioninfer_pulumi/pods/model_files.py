@@ -38,7 +38,12 @@ from fusioninfer_pulumi.kube.containers import (
     choose_free_name,
     restricted_security_context,
 )
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import (
+    Manifest,
+    ServiceMeta,
+    build_metadata,
+    build_object,
+)
 from fusioninfer_pulumi.kube.pulumi_outputs import content_digest, replace_outputs
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, explain_unknown_engine
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
@@ -397,12 +402,12 @@ def build_model_cache(meta: ServiceMeta, model: ModelPlan) -> Iterator[Manifest]
         }
         if model.storage.storage_class_name is not None:
             spec["storageClassName"] = model.storage.storage_class_name
-        object_meta = metadata(meta, model.claim, service_label)
+        object_meta = build_metadata(meta, model.claim, service_label)
         yield build_object("v1", "PersistentVolumeClaim", object_meta, spec=spec)
     if model.warm_up is not None:
         digest = content_digest(model.warm_up, DIGEST_LENGTH)
         name = object_names.model_warm_up(meta.service, digest)
-        object_meta = metadata(meta, name, service_label)
+        object_meta = build_metadata(meta, name, service_label)
         yield build_object("batch/v1", "Job", object_meta, spec=model.warm_up)
 
 

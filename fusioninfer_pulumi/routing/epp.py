@@ -39,8 +39,8 @@ from fusioninfer_pulumi.kube.object_metadata import (
     READ,
     Manifest,
     ServiceMeta,
+    build_metadata,
     build_object,
-    metadata,
     role_and_binding,
     role_binding,
     service_account,
@@ -212,7 +212,7 @@ def plan_epp(
 
 def build_config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the ConfigMap."""
-    object_meta = metadata(meta, epp.config_name)
+    object_meta = build_metadata(meta, epp.config_name)
     return build_object("v1", "ConfigMap", object_meta, data={CONFIG_KEY: epp.config})
 
 
@@ -229,7 +229,7 @@ def build_epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
         "selector": {"matchLabels": epp.pod_labels},
         "template": overlay(build_pod_template(epp), epp.args.template or {}),
     }
-    return build_object("apps/v1", "Deployment", metadata(meta, epp.name), spec=spec)
+    return build_object("apps/v1", "Deployment", build_metadata(meta, epp.name), spec=spec)
 
 
 def build_pod_template(epp: EppPlan) -> Manifest:
@@ -319,7 +319,7 @@ def build_epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifes
     if events_port is not None and events_port not in [port["port"] for port in ports]:
         ports.append(_build_port("kv-events", events_port))
     spec = {"type": "ClusterIP", "selector": epp.pod_labels, "ports": ports}
-    return build_object("v1", "Service", metadata(meta, epp.name), spec=spec)
+    return build_object("v1", "Service", build_metadata(meta, epp.name), spec=spec)
 
 
 def _build_port(name: str, number: int) -> Manifest:
@@ -350,7 +350,9 @@ def build_epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     yield service_account(meta, epp.name)
     yield from role_and_binding(meta, epp.name, rules, [epp.name])
     if epp.args.metrics is MetricsMode.AUTHENTICATED:
-        object_meta = metadata(meta, object_names.metrics_reviewer(meta.namespace, meta.service))
+        object_meta = build_metadata(
+            meta, object_names.metrics_reviewer(meta.namespace, meta.service)
+        )
         del object_meta["namespace"]
         delegator = ("ClusterRole", "system:auth-delegator")
         yield role_binding(meta, object_meta, delegator, [epp.name])

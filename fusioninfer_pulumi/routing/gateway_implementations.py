@@ -12,7 +12,12 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import (
+    Manifest,
+    ServiceMeta,
+    build_metadata,
+    build_object,
+)
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 
@@ -54,7 +59,7 @@ def _build_istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> I
         host = f"{host}.{meta.namespace}.svc.cluster.local"
     policy = {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}}
     spec = {"host": host, "trafficPolicy": policy}
-    object_meta = metadata(meta, epp.name)
+    object_meta = build_metadata(meta, epp.name)
     yield build_object("networking.istio.io/v1", "DestinationRule", object_meta, spec=spec)
 
 
@@ -78,7 +83,7 @@ def _build_gke_extras(
         ("HealthCheckPolicy", {"config": health}),
         ("GCPBackendPolicy", {"timeoutSec": _GKE_TIMEOUT_SECONDS}),
     ):
-        object_meta = metadata(meta, target["name"])
+        object_meta = build_metadata(meta, target["name"])
         spec = {"targetRef": target, "default": default}
         yield build_object("networking.gke.io/v1", kind, object_meta, spec=spec)
 
@@ -228,5 +233,5 @@ def plan_gateway(service: str, router: RoleArgs) -> GatewayPlan | None:
 def build_gateway(meta: ServiceMeta, gateway: GatewayPlan) -> Manifest:
     """Build the Gateway."""
     annotated = replace(meta, annotations={**meta.annotations, **gateway.annotations})
-    object_meta = metadata(annotated, gateway.name)
+    object_meta = build_metadata(annotated, gateway.name)
     return build_object(API_VERSION, "Gateway", object_meta, spec=dict(gateway.spec))

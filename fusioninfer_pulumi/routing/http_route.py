@@ -9,7 +9,12 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteArgs
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import (
+    Manifest,
+    ServiceMeta,
+    build_metadata,
+    build_object,
+)
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.routing.gateway_implementations import (
     API_VERSION,
@@ -220,7 +225,7 @@ def build_http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
         "rules": [_build_rule(rule, route) for rule in route.rules],
     }
     spec = {key: value for key, value in fields.items() if value is not None}
-    return build_object(API_VERSION, "HTTPRoute", metadata(meta, route.name), spec=spec)
+    return build_object(API_VERSION, "HTTPRoute", build_metadata(meta, route.name), spec=spec)
 
 
 def _build_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
@@ -343,5 +348,5 @@ def build_reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> It
                 for group, kind, target in sorted(targets)
             ],
         }
-        object_meta = {**metadata(meta, name), "namespace": namespace}
+        object_meta = {**build_metadata(meta, name), "namespace": namespace}
         yield build_object(f"{GROUP}/v1beta1", "ReferenceGrant", object_meta, spec=spec)

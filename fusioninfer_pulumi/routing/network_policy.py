@@ -14,7 +14,12 @@ from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_choice import find_event_port
 from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import (
+    Manifest,
+    ServiceMeta,
+    build_metadata,
+    build_object,
+)
 from fusioninfer_pulumi.pods.kv_cache import get_events_port
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.gateway_implementations import Implementation, build_namespace_peer
@@ -140,7 +145,9 @@ def _build_policy(
     meta: ServiceMeta, name: str, selector: Mapping[str, Any], ingress: list[Manifest]
 ) -> Manifest:
     spec = {**selector, "policyTypes": ["Ingress"], "ingress": ingress}
-    return build_object("networking.k8s.io/v1", "NetworkPolicy", metadata(meta, name), spec=spec)
+    return build_object(
+        "networking.k8s.io/v1", "NetworkPolicy", build_metadata(meta, name), spec=spec
+    )
 
 
 def _build_ingress_rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Manifest:

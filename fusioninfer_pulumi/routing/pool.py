@@ -12,7 +12,12 @@ from fusioninfer_pulumi.endpoint_pickers.picker_choice import EppChoice
 from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT
 from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_V1_API, EppFamily
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import (
+    Manifest,
+    ServiceMeta,
+    build_metadata,
+    build_object,
+)
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -45,7 +50,7 @@ def build_serving_service(
     name, port = reference["name"], reference["port"]
     ports = [{"name": "http", "port": port, "targetPort": port, "protocol": "TCP"}]
     spec = {"type": "ClusterIP", "selector": selector, "ports": ports}
-    object_meta = metadata(meta, name, {labels.SERVICE: meta.service})
+    object_meta = build_metadata(meta, name, {labels.SERVICE: meta.service})
     return build_object("v1", "Service", object_meta, spec=spec)
 
 
@@ -120,7 +125,7 @@ def build_inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: EppPlan) -> Man
         },
     }
     version = f"{object_names.POOL_GROUP}/v1"
-    return build_object(version, object_names.POOL_KIND, metadata(meta, pool.name), spec=spec)
+    return build_object(version, object_names.POOL_KIND, build_metadata(meta, pool.name), spec=spec)
 
 
 def is_pool(ref: Mapping[str, Any]) -> bool:
@@ -200,7 +205,7 @@ def build_inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: st
         targets = [{"modelRewrite": name, "weight": weight} for name, weight in shares]
         rules.append({**({"matches": matches} if matches else {}), "targets": targets})
     spec = {"poolRef": build_pool_reference(pool), "rules": rules}
-    object_meta = metadata(meta, plan.name)
+    object_meta = build_metadata(meta, plan.name)
     return build_object(plan.api_version, object_names.REWRITE_KIND, object_meta, spec=spec)
 
 
@@ -215,4 +220,6 @@ def build_inference_objectives(
     for level in picker.service_levels.levels:
         name = object_names.inference_objective(meta.service, level.name)
         spec = {"priority": level.priority, **pools}
-        yield build_object(version, object_names.OBJECTIVE_KIND, metadata(meta, name), spec=spec)
+        yield build_object(
+            version, object_names.OBJECTIVE_KIND, build_metadata(meta, name), spec=spec
+        )

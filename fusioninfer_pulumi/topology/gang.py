@@ -16,7 +16,12 @@ from fusioninfer_pulumi.api.scheduling import (
 )
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, lookup, metadata
+from fusioninfer_pulumi.kube.object_metadata import (
+    ServiceMeta,
+    build_metadata,
+    build_object,
+    lookup,
+)
 from fusioninfer_pulumi.kube.resource_requests import pod_requests, sum_requests
 from fusioninfer_pulumi.topology.capacity_model import GangForm
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -216,7 +221,7 @@ def build_pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> d
         own_labels[labels.GROUP_INDEX] = str(gang.group)
     version = NATIVE_API_VERSION if gang.is_native else API_VERSION
     spec = {key: value for key, value in fields.items() if value is not None}
-    return build_object(version, KIND, metadata(meta, gang.pod_group, own_labels), spec=spec)
+    return build_object(version, KIND, build_metadata(meta, gang.pod_group, own_labels), spec=spec)
 
 
 def _dump_network_topology(gang: GangPlan, field: str) -> dict[str, Any] | None:

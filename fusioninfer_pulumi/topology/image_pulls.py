@@ -7,7 +7,12 @@ from collections.abc import Iterable, Iterator
 from fusioninfer_pulumi.api.rollout import RolloutArgs
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.containers import restricted_security_context
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import (
+    Manifest,
+    ServiceMeta,
+    build_metadata,
+    build_object,
+)
 from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -62,5 +67,7 @@ def _build_daemon_set(meta: ServiceMeta, role: str, name: str, pod: Manifest) ->
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
         "template": {"metadata": {"labels": selector}, "spec": pod},
     }
-    own_metadata = metadata(meta, name, {labels.SERVICE: meta.service, labels.ROLE_NAME: role})
+    own_metadata = build_metadata(
+        meta, name, {labels.SERVICE: meta.service, labels.ROLE_NAME: role}
+    )
     return build_object("apps/v1", "DaemonSet", own_metadata, spec=spec)

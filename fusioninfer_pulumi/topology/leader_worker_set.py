@@ -9,7 +9,12 @@ from fusioninfer_pulumi.api.role import RestartPolicy, SubGroupPolicyType
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import (
+    Manifest,
+    ServiceMeta,
+    build_metadata,
+    build_object,
+)
 from fusioninfer_pulumi.pods.pod_metadata import build_scheduling_group, get_role_labels
 from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
@@ -59,7 +64,9 @@ def _build_leader_worker_set(
         spec["startupPolicy"] = role.args.startup_policy.value
     if role.args.network_config is not None:
         spec["networkConfig"] = {"subdomainPolicy": role.args.network_config.subdomain_policy.value}
-    return build_object(API_VERSION, KIND, metadata(meta, planned.name, own_labels), spec=spec)
+    return build_object(
+        API_VERSION, KIND, build_metadata(meta, planned.name, own_labels), spec=spec
+    )
 
 
 def _build_leader_worker_template(
