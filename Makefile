@@ -128,11 +128,11 @@ e2e-serve-tools: $(STAMP)
 .PHONY: e2e-serve
 e2e-serve: serve-tools e2e-serve-tools  ## Run all tests with real engines (as root; 6 GB more for an older release)
 	-$(BIN)/python -m e2e.serve.engine --vllm 0.11.0  # without it, tests of this release are skipped
-	$(BIN)/python -m e2e.serve.enclosure $(BIN)/python -m pytest e2e/serve
+	$(BIN)/python -m e2e.serve.sandbox $(BIN)/python -m pytest e2e/serve
 
 .PHONY: e2e-serve-core
 e2e-serve-core: serve-tools  ## Run the tests with real engines that CI runs
-	$(BIN)/python -m e2e.serve.enclosure $(BIN)/python -m pytest e2e/serve -m 'not long' --durations=10
+	$(BIN)/python -m e2e.serve.sandbox $(BIN)/python -m pytest e2e/serve -m 'not long' --durations=10
 
 .PHONY: bench
 bench: $(STAMP)  ## Measure the component, planning and startup

@@ -74,7 +74,7 @@ def measure(cluster: Cluster, gang: str, replicas: int) -> Measurement:
     namespace = cluster.new_namespace("bench")
     objects = inputs.with_namespace(inputs.render_objects(plan), namespace)
     nodes = cluster.add_nodes(-(-replicas * PODS // ACCELERATORS) + 1, gpus=ACCELERATORS)
-    cluster.settle(3)
+    cluster.wait_scheduling_cycles(3)
     cpu, requests, started = _read_cpu(cluster), _count_requests(cluster), time.monotonic()
 
     def wait_until(done: Callable[[], bool]) -> float:

@@ -81,7 +81,7 @@ class LiveService:
 
     def assert_stays_bound(self, wanted: Mapping[str, int]) -> None:
         """Assert that this many pods are bound after several scheduling cycles."""
-        self.cluster.settle(5)
+        self.cluster.wait_scheduling_cycles(5)
         bound = self.count_bound()
         assert bound == wanted, f"bound {bound}, wanted {dict(wanted)}"
 

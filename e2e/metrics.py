@@ -17,7 +17,7 @@ from e2e.harness import Cluster, Object
 from e2e.harness.certificates import create_certificates
 from e2e.harness.pods import is_condition_true
 from e2e.harness.resources import read_objects
-from e2e.harness.stand_ins import Answer, HttpStandIn, Request
+from e2e.harness.stand_ins import HttpStandIn, Request, Response
 
 CUSTOM = ("custom.metrics.k8s.io", "v1beta2")
 EXTERNAL = ("external.metrics.k8s.io", "v1beta1")
@@ -37,22 +37,22 @@ class MetricsStandIn(HttpStandIn):
         self.pod_metrics: dict[str, float] = {}
         self.selectors: set[str] = set()
 
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         url = urlsplit(request.path)
         group, version, *rest = [*unquote(url.path).split("/")[2:], "", ""]
         rest = [part for part in rest if part]
         head = {"apiVersion": f"{group}/{version}", "kind": "MetricValueList", "metadata": {}}
         selector = parse_qs(url.query).get("labelSelector", [""])[0]
         if not version:
-            return Answer(404)  # No aggregated discovery.
+            return Response(404)  # No aggregated discovery.
         if not rest:
             body: Any = {"apiVersion": "v1", "kind": "APIResourceList",
                           "groupVersion": f"{group}/{version}", "resources": []}  # fmt: skip
         elif rest[-1] in self.pod_metrics:
             body = {**head, "items": list(self._values(rest[1], rest[-1], selector))}
         else:
-            return Answer(404, json.dumps({"kind": "Status", "code": 404}).encode())
-        return Answer(body=json.dumps(body).encode())
+            return Response(404, json.dumps({"kind": "Status", "code": 404}).encode())
+        return Response(body=json.dumps(body).encode())
 
     def _values(self, namespace: str, metric: str, selector: str) -> Iterator[Object]:
         self.selectors.add(selector)

@@ -133,7 +133,7 @@ def _schedule(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[
         groups = [group for remaining in pool.map(create_objects, cases) for group in remaining]
         total = sum(plan.total_pods for plan in plans.values())
         cluster.wait(lambda: _has_pods(cluster, namespace, total), 300, f"{total} pods")
-        cluster.settle(5)  # Until the scheduler's cache has all pods and nodes.
+        cluster.wait_scheduling_cycles(5)  # Until the scheduler's cache has all pods and nodes.
         list(pool.map(lambda group: cluster.apply([group]), groups))
     wait_until_nothing_changes(cluster)
     bound = Counter(checks.get_replica(pod) for pod in cluster.bound_pods(namespace))
@@ -166,7 +166,7 @@ def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
 
     before: set[str] | None = None
     for _ in range(60):
-        cluster.settle(cycles)
+        cluster.wait_scheduling_cycles(cycles)
         now = bound()
         if now == before:
             return
@@ -186,7 +186,7 @@ def pin_to_nodes(service: Object, name: str) -> Object:
     return pinned
 
 
-def draw_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) -> list[Case]:
+def generate_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) -> list[Case]:
     """Return random services of one to three roles, with nodes of about their size.
 
     Args:
@@ -195,13 +195,13 @@ def draw_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) -> l
         mixed: Whether pod sizes differ, also within a replica.
         groups: Whether services have one to four serving groups.
     """
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     cases: list[Case] = []
     max_pods = MAX_PODS_OF_GROUPS if groups else MAX_PODS
     while len(cases) < count:
-        service = _draw_service(dice, mixed=mixed)
+        service = _generate_service(rng, mixed=mixed)
         if groups:
-            service["spec"]["groups"] = dice.choice((1, 2, 2, 3, 4))
+            service["spec"]["groups"] = rng.choice((1, 2, 2, 3, 4))
         if len(cases) % 2:
             service["spec"]["layout"] = "PerRole"
         elif len(cases) % 4 and "schedulingStrategy" in service["spec"]:
@@ -210,49 +210,49 @@ def draw_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) -> l
         plan = inputs.build_plan(service)
         if errors(plan.findings) or plan.gang is None or not 2 <= plan.total_pods <= max_pods:
             continue
-        pools = _draw_pools(dice, plan)
+        pools = _generate_pools(rng, plan)
         nodes = ", ".join(f"{pool.nodes}x{pool.accelerators}" for pool in pools)
         title = f"{seed}/{len(cases)} {service['spec']} on {nodes or 'nothing'}"
         cases.append(Case(title, service, pools))
     return cases
 
 
-def _draw_service(dice: random.Random, *, mixed: bool) -> Object:
-    kinds = dice.choice((["worker"], ["prefiller", "decoder"], ["prefiller", "decoder", "worker"]))
-    names = dice.sample(("a", "b", "decode", "prefill", "z", "a-0", "spare"), len(kinds))
-    size = dice.choice((1, 2, 4, 8))
+def _generate_service(rng: random.Random, *, mixed: bool) -> Object:
+    kinds = rng.choice((["worker"], ["prefiller", "decoder"], ["prefiller", "decoder", "worker"]))
+    names = rng.sample(("a", "b", "decode", "prefill", "z", "a-0", "spare"), len(kinds))
+    size = rng.choice((1, 2, 4, 8))
     roles = []
     for name, kind in zip(names, kinds, strict=True):
-        nodes = dice.choice((1, 1, 2, 3, 4) if len(kinds) > 1 else (2, 3, 4))
-        gpus = dice.choice((1, 2, 4, 8)) if mixed else size
-        role = inputs.role(name, kind, dice.choice((1, 1, 2, 2, 3, 4)), nodes, gpus)
-        if mixed and nodes > 1 and dice.random() < 0.3:
+        nodes = rng.choice((1, 1, 2, 3, 4) if len(kinds) > 1 else (2, 3, 4))
+        gpus = rng.choice((1, 2, 4, 8)) if mixed else size
+        role = inputs.role(name, kind, rng.choice((1, 1, 2, 2, 3, 4)), nodes, gpus)
+        if mixed and nodes > 1 and rng.random() < 0.3:
             template = role.pop("template")
             worker = copy.deepcopy(template)
-            resources = {"limits": {"nvidia.com/gpu": str(dice.choice((1, 2, 4, 8)))}}
+            resources = {"limits": {"nvidia.com/gpu": str(rng.choice((1, 2, 4, 8)))}}
             worker["spec"]["containers"][0]["resources"] = resources
             role |= {"leaderTemplate": template, "workerTemplate": worker}
         roles.append(role)
     minimum = None
-    if dice.random() < 0.75:
+    if rng.random() < 0.75:
         minimum = {
-            role["name"]: dice.randint(0, role["replicas"]) for role in roles if dice.random() < 0.8
+            role["name"]: rng.randint(0, role["replicas"]) for role in roles if rng.random() < 0.8
         }
         if not any(minimum.get(role["name"], role["replicas"]) for role in roles):
             minimum = None
     return inputs.service("svc", *roles, minimum=minimum)
 
 
-def _draw_pools(dice: random.Random, plan: ServicePlan) -> tuple[NodePool, ...]:
+def _generate_pools(rng: random.Random, plan: ServicePlan) -> tuple[NodePool, ...]:
     """Return capacity from slightly below the gang's minimum to slightly above all pods."""
     assert plan.gang is not None
     largest = max(role.accelerators_per_pod for role in plan.roles)
     low, high = plan.gang.min_accelerators - largest, plan.total_accelerators + largest
-    wanted = dice.randint(max(0, low), high)
+    wanted = rng.randint(max(0, low), high)
     pools: list[NodePool] = []
     while wanted >= largest:
-        accelerators = largest * dice.choice((1, 1, 1, 2, 3)) + dice.choice((0, 0, largest - 1))
-        count = dice.randint(1, max(1, wanted // accelerators))
+        accelerators = largest * rng.choice((1, 1, 1, 2, 3)) + rng.choice((0, 0, largest - 1))
+        count = rng.randint(1, max(1, wanted // accelerators))
         pools.append(NodePool(count, accelerators))
         wanted -= count * (accelerators // largest) * largest
     return tuple(pools)

@@ -91,7 +91,7 @@ def test_gangs_schedule_measured_capacity(
     f"The capacity model equals Volcano on {TOPOLOGIES} random topologies of one pod size"
 )
 def test_random_topologies_of_one_pod_size_run_as_modeled(cluster: Cluster) -> None:
-    bound = assert_match_model(cluster, scheduling.draw_cases(1, TOPOLOGIES, mixed=False))
+    bound = assert_match_model(cluster, scheduling.generate_cases(1, TOPOLOGIES, mixed=False))
     assert all(item.case.model.exact for item in bound)
     # The random topologies cover every outcome.
     assert {item.case.model.status for item in bound} == {"Full", "Partial", "Blocked"}
@@ -101,13 +101,13 @@ def test_random_topologies_of_one_pod_size_run_as_modeled(cluster: Cluster) -> N
     f"Volcano never exceeds the model on {MIXED} random topologies of mixed pod sizes"
 )
 def test_random_topologies_of_mixed_sizes_never_exceed_model(cluster: Cluster) -> None:
-    bound = assert_match_model(cluster, scheduling.draw_cases(2, MIXED, mixed=True))
+    bound = assert_match_model(cluster, scheduling.generate_cases(2, MIXED, mixed=True))
     assert {item.case.model.exact for item in bound} == {True, False}
 
 
 @pytest.mark.verifies(f"Serving groups start as the model says on {GROUPED} random topologies")
 def test_random_topologies_with_groups_run_as_modeled(cluster: Cluster) -> None:
-    cases = scheduling.draw_cases(9, GROUPED, mixed=False, groups=True)
+    cases = scheduling.generate_cases(9, GROUPED, mixed=False, groups=True)
     bound = assert_match_model(cluster, cases)
     started = {item.case.title: item.started_groups for item in bound}
     assert started == {item.case.title: item.case.model.groups for item in bound}

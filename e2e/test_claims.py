@@ -61,7 +61,7 @@ def test_claiming_pods_are_bound_and_allocated_as_expected(
         cluster.apply(objects)
         cluster.apply(inputs.with_namespace(inputs.render_objects(plan), namespace))
         cluster.wait(lambda: len(cluster.list(CLAIM, namespace)) == plan.total_pods, 60)
-        cluster.settle(8)
+        cluster.wait_scheduling_cycles(8)
         pools = {
             item["status"]["allocation"]["devices"]["results"][0]["pool"]
             for item in cluster.list(CLAIM, namespace)

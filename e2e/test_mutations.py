@@ -73,31 +73,31 @@ def read_bases() -> Sequence[list[Manifest]]:
     dense = yaml.safe_load(BASES.read_text(encoding="utf-8"))["bases"].values()
     services = [yaml.safe_load_all(path.read_text(encoding="utf-8")) for path in DOCUMENTS.values()]
     imported = [*documents.DOCUMENTS.values(), *kserve_documents.acceptable().values()]
-    # Manifests with many fields are drawn more often.
+    # Manifests with many fields are chosen more often.
     return [*map(list, [*dense] * 4), *map(list, services), *([item] for item in imported)]
 
 
-def draw_mutants(seed: int, count: int) -> Iterator[list[Manifest]]:
-    dice = random.Random(seed)
+def generate_mutants(seed: int, count: int) -> Iterator[list[Manifest]]:
+    rng = random.Random(seed)
     for _ in range(count):
-        base: list[Manifest] = json.loads(json.dumps(dice.choice(read_bases())))
-        for _ in range(dice.choice((1, 1, 1, 2))):
-            base = _add_field(dice, base) if dice.random() < 0.6 else _replace_value(dice, base)
+        base: list[Manifest] = json.loads(json.dumps(rng.choice(read_bases())))
+        for _ in range(rng.choice((1, 1, 1, 2))):
+            base = _add_field(rng, base) if rng.random() < 0.6 else _replace_value(rng, base)
         yield base
 
 
-def _add_field(dice: random.Random, base: list[Manifest]) -> list[Manifest]:
-    kind = dice.choice(("pod", "container", "container", "metadata", "mount"))
+def _add_field(rng: random.Random, base: list[Manifest]) -> list[Manifest]:
+    kind = rng.choice(("pod", "container", "container", "metadata", "mount"))
     holders = [at for at, node in _walk(base) if isinstance(node, dict) and _CAN_HOLD[kind](node)]
     if not holders:
         return base
-    at = dice.choice(holders)
-    fields = copy.deepcopy(dice.choice(read_rare_fields()[kind]))
+    at = rng.choice(holders)
+    fields = copy.deepcopy(rng.choice(read_rare_fields()[kind]))
     return list(replace_value(base, at, {**_get_value(base, at), **fields}))
 
 
-def _replace_value(dice: random.Random, base: list[Manifest]) -> list[Manifest]:
-    at, value = dice.choice([place for place in _walk(base) if len(place[0]) > 2])
+def _replace_value(rng: random.Random, base: list[Manifest]) -> list[Manifest]:
+    at, value = rng.choice([place for place in _walk(base) if len(place[0]) > 2])
     variants: list[Any] = [None]
     if isinstance(value, str):
         variants = [value.upper(), f" {value}", f"{value}-", f"-{value}", value * 9, f"/{value}"]
@@ -105,7 +105,7 @@ def _replace_value(dice: random.Random, base: list[Manifest]) -> list[Manifest]:
         variants = [-value, value + 2**31, value * 1000]
     elif isinstance(value, list):
         variants = [[*value, *value], value[:-1]]
-    return list(replace_value(base, at, copy.deepcopy(dice.choice((*variants, *variants, *JUNK)))))
+    return list(replace_value(base, at, copy.deepcopy(rng.choice((*variants, *variants, *JUNK)))))
 
 
 def _walk(base: list[Manifest]) -> Iterator[tuple[Place, Any]]:
@@ -156,7 +156,7 @@ def is_rejected_by_pod_rules(source: Source) -> bool:
 def test_server_rejects_what_pod_rules_reject_of_mutants(cluster: Cluster, dry_run_ns: str) -> None:
     api = KubernetesApi(str(cluster.kubeconfig), None)
     rejected, accepted = 0, []
-    for mutant in draw_mutants(1, MUTANTS):
+    for mutant in generate_mutants(1, MUTANTS):
         source = plan_manifests(mutant)
         if not is_rejected_by_pod_rules(source):
             continue

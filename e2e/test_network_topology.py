@@ -27,17 +27,17 @@ def topology() -> Iterator[Cluster]:
                 {"type": "Node", "selector": {"exactMatch": {"name": name}}} for name in names
             ]
             started.apply(read_objects("switch", switch=switch, members=members))
-        started.settle(5)
+        started.wait_scheduling_cycles(5)
         yield started
 
 
 def _schedule(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
-    """Return LeaderWorkerSet and node of each bound pod after scheduling has settled."""
+    """Return LeaderWorkerSet and node of each bound pod after scheduling has finished."""
     namespace = cluster.new_namespace("topology")
     plan = inputs.build_plan(service)
     cluster.apply(inputs.with_namespace(inputs.render_objects(plan), namespace))
     cluster.wait(lambda: len(cluster.pods(namespace)) == plan.total_pods, 60)
-    cluster.settle(10)
+    cluster.wait_scheduling_cycles(10)
     bound = [
         (pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"], pod["spec"]["nodeName"])
         for pod in cluster.bound_pods(namespace)

@@ -125,11 +125,11 @@ def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) ->
     f"Of {CASES} random sets of services, all certain placements are schedulable together"
 )
 def test_random_placements_are_bound(cluster: Cluster) -> None:
-    dice = random.Random(7)
+    rng = random.Random(7)
     tried = 0
     while tried < CASES:
         namespace = cluster.new_namespace("placed")
-        services, inventory = draw_case(dice, namespace, tried)
+        services, inventory = generate_case(rng, namespace, tried)
         placement = place_services(services, inventory)
         risky = not all(pool.certain for pool in placement.pools)
         placed = [
@@ -147,21 +147,21 @@ def test_random_placements_are_bound(cluster: Cluster) -> None:
         cluster.remove_nodes([node["metadata"]["name"] for node in nodes])
 
 
-def draw_case(
-    dice: random.Random, namespace: str, number: int
+def generate_case(
+    rng: random.Random, namespace: str, number: int
 ) -> tuple[list[InferenceServiceArgs], InventoryArgs]:
     """Return three random services, and pools of about their size."""
 
-    def draw_role(name: str) -> Object:
-        shape = dice.randint(1, 2), dice.randint(1, 2), dice.choice((4, 8))
+    def generate_role(name: str) -> Object:
+        shape = rng.randint(1, 2), rng.randint(1, 2), rng.choice((4, 8))
         return make_role(name, *shape)
 
     services = []
     for index in range(3):
-        names = ("prefill", "decode") if dice.random() < 0.6 else ("serve",)
-        services.append(inputs.service(f"s{number}-{index}", *map(draw_role, names)))
+        names = ("prefill", "decode") if rng.random() < 0.6 else ("serve",)
+        services.append(inputs.service(f"s{number}-{index}", *map(generate_role, names)))
     pools = [
-        {"name": f"p{index}", "nodes": dice.randint(1, 4), "accelerators": dice.choice((4, 8, 8))}
+        {"name": f"p{index}", "nodes": rng.randint(1, 4), "accelerators": rng.choice((4, 8, 8))}
         for index in range(3)
     ]
     inventory = load_inventory({"poolLabel": LABEL, "pools": pools})

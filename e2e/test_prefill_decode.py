@@ -91,7 +91,7 @@ def _post(port: int, headers: Mapping[str, str]) -> int:
 
 def _pick(picker: EndpointPicker, prompt: str) -> Mapping[str, str]:
     with ExternalProcessor(f"{LOOPBACK}:{picker.grpc_port}") as processor:
-        return processor.ask({"model": "m", "prompt": prompt, "max_tokens": 7}).headers
+        return processor.send_request({"model": "m", "prompt": prompt, "max_tokens": 7}).headers
 
 
 def _has_pairs(picker: EndpointPicker) -> bool:

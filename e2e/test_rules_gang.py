@@ -59,7 +59,7 @@ def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, cas
     service.apply(change=edit_objects(case.objects, case.role))
     if case.only_leaders:
         cluster.wait(lambda: len(service.pods()) >= len(LEADERS), message=service.pods)
-        cluster.settle(10)
+        cluster.wait_scheduling_cycles(10)
         assert service.read_uids().keys() == LEADERS
         assert service.count_bound() == case.bound
     elif isinstance(case.bound, int):

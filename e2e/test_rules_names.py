@@ -79,7 +79,7 @@ def test_shared_stateful_set_name_loses_pods(cluster: Cluster, namespace: str) -
 
     service.apply(change=collide)
     cluster.wait(lambda: len(service.pods()) >= 4, message=service.pods)
-    cluster.settle(15)
+    cluster.wait_scheduling_cycles(15)
     assert len(service.pods()) < service.plan.total_pods, sorted(service.read_uids())
 
 

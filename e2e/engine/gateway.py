@@ -14,7 +14,7 @@ from typing import Any
 
 from e2e.harness import Cluster, Object
 from e2e.harness.api import ApiError
-from e2e.harness.stand_ins import Answer, HttpStandIn, Request, StandIn
+from e2e.harness.stand_ins import HttpStandIn, Request, Response, StandIn
 
 GATEWAYS = "gateway.networking.k8s.io/v1/Gateway"
 ROUTES = "gateway.networking.k8s.io/v1/HTTPRoute"
@@ -134,11 +134,11 @@ class EndpointStandIn(HttpStandIn):
         self.probes: list[tuple[float, int]] = []
         self._delay = delay
 
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         now = time.monotonic()
         first = self.probes[0][0] if self.probes else now
         is_served = request.path == "/v1/models" and now - first >= self._delay
-        answer = Answer(body=json.dumps({"object": "list", "data": []}).encode())
-        answer = answer if is_served else Answer(503)
+        answer = Response(body=json.dumps({"object": "list", "data": []}).encode())
+        answer = answer if is_served else Response(503)
         self.probes.append((now, answer.status))
         return answer

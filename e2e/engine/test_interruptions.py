@@ -49,15 +49,15 @@ class Moment:
         return f"{self.how.name}-{target}-{self.creating:.2f}s-{self.updating:.2f}s"
 
 
-def draw_moments() -> list[Moment]:
+def generate_moments() -> list[Moment]:
     """Return six moments, the same in every run."""
-    dice = random.Random(20261121)
+    rng = random.Random(20261121)
     return [
         Moment(
             signal.SIGKILL if number % 2 else signal.SIGINT,
-            dice.random() < 0.5,
-            dice.uniform(0.5, 4.5),
-            dice.uniform(0.5, 9.0),
+            rng.random() < 0.5,
+            rng.uniform(0.5, 4.5),
+            rng.uniform(0.5, 9.0),
         )
         for number in range(6)
     ]
@@ -86,7 +86,7 @@ def test_killed_creation_and_update_are_repaired(stack: Stack) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("moment", draw_moments(), ids=str)
+@pytest.mark.parametrize("moment", generate_moments(), ids=str)
 @pytest.mark.verifies(
     "`pulumi cancel` and `pulumi up` repair six kills at random moments, without orphaned objects"
 )

@@ -236,7 +236,7 @@ class Cluster(Lifetime, Client):
         (line,) = (line for line in text.splitlines() if line.startswith(CYCLES_METRIC))
         return int(line.split()[1])
 
-    def settle(self, cycles: int = 5, timeout: float = 120) -> None:
+    def wait_scheduling_cycles(self, cycles: int = 5, timeout: float = 120) -> None:
         """Wait for this many scheduling cycles of Volcano.
 
         Pods that are pending afterwards stay pending until the cluster changes.

@@ -27,7 +27,7 @@ TIMEOUT = 20
 
 
 @dataclass(frozen=True)
-class Answer:
+class PickerResponse:
     """A picker's response to a request.
 
     Attributes:
@@ -60,25 +60,25 @@ class ExternalProcessor(Lifetime):
     def close(self) -> None:
         self._channel.close()
 
-    def ask(
+    def send_request(
         self,
         body: Mapping[str, Any] | bytes | None,
         path: str = "/v1/completions",
         *,
         timeout: float = TIMEOUT,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> PickerResponse:
         sent = json.dumps(body).encode() if isinstance(body, Mapping) else body
         requests = iter(_encode(sent, path, headers))
-        return _read_answer(self._process(requests, timeout=timeout), bodyless=body is None)
+        return _read_response(self._process(requests, timeout=timeout), bodyless=body is None)
 
     @contextmanager
-    def hold(
+    def hold_request(
         self, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float = 2 * TIMEOUT
-    ) -> Iterator[tuple[Answer, Any]]:
+    ) -> Iterator[tuple[PickerResponse, Any]]:
         """Send a request that runs until the context ends.
 
-        Yields the answer and the picker's further messages.
+        Yields the response and the picker's further messages.
         """
         ended = Event()
 
@@ -88,7 +88,7 @@ class ExternalProcessor(Lifetime):
 
         messages = self._process(send_requests(), timeout=timeout)
         try:
-            yield _read_answer(_read_until_body_ends(messages), bodyless=False), messages
+            yield _read_response(_read_until_body_ends(messages), bodyless=False), messages
         finally:
             ended.set()
             messages.cancel()
@@ -123,13 +123,13 @@ def _split_body(body: bytes) -> Iterator[dict[str, Any]]:
         yield {"body": body[start : start + CHUNK_BYTES], "end_of_stream": is_last}
 
 
-def _read_answer(responses: Any, *, bodyless: bool) -> Answer:
+def _read_response(responses: Any, *, bodyless: bool) -> PickerResponse:
     headers: dict[str, str] = {}
     forwarded = b""
     for response in responses:
         if response.HasField("immediate_response"):
             immediate = response.immediate_response
-            return Answer(None, {}, immediate.status.code, immediate.body)
+            return PickerResponse(None, {}, immediate.status.code, immediate.body)
         if response.HasField("request_headers"):
             headers = _read_added_headers(response)
         elif response.HasField("request_body"):
@@ -137,7 +137,7 @@ def _read_answer(responses: Any, *, bodyless: bool) -> Answer:
             forwarded += response.request_body.response.body_mutation.streamed_response.body
     assert headers, "the picker sent no response"
     assert bodyless or forwarded, "the picker returned no body"
-    return Answer(headers[DESTINATION], headers, None, forwarded)
+    return PickerResponse(headers[DESTINATION], headers, None, forwarded)
 
 
 def _read_added_headers(response: Any) -> dict[str, str]:

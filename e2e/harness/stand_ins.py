@@ -66,7 +66,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """The response to a request."""
 
     status: int = 200
@@ -84,7 +84,7 @@ class HttpStandIn(StandIn):
         self.port: int = self._http.server_port
 
     @abstractmethod
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         """Return the response; called concurrently."""
 
     def work(self) -> None:
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Http
 
     def _respond(self) -> None:
-        answer = self.server.owner.answer(Request(self.command, self.path, self._body()))
+        answer = self.server.owner.respond(Request(self.command, self.path, self._body()))
         self.send_response(answer.status)
         headers = {"Content-Type": "application/json", **answer.headers}
         for name, value in {**headers, "Content-Length": str(len(answer.body))}.items():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from e2e.harness.certificates import write_kubeconfig
 from e2e.inputs import ROOT
-from e2e.serve import enclosure, engine, prerequisites
+from e2e.serve import engine, prerequisites, sandbox
 from e2e.serve.deploy import apply, find_model_name, render_file
 from e2e.serve.gateway import ROUTES, Gateway
 from e2e.serve.load import complete
@@ -32,21 +32,21 @@ def main(argv: Sequence[str] | None = None) -> int:
                         help="an InferenceService with a router")  # fmt: skip
     parser.add_argument("--once", action="store_true", help="exit after the first response")
     args = parser.parse_args(argv)
-    if enclosure.is_inside():
+    if sandbox.is_inside():
         return _run_inside(args.service, once=args.once)
     if status := prerequisites.main():
         return status
     if missing := [*prerequisites.list_missing_tools(), *engine.list_missing()]:
         print(*missing, sep="\n")
         return 2
-    sockets = [enclosure.listen(), enclosure.listen()]
+    sockets = [sandbox.listen(), sandbox.listen()]
     command = [sys.executable, "-m", "e2e.serve", str(args.service.resolve())]
-    return enclosure.run([*command, *(["--once"] if args.once else [])], sockets)
+    return sandbox.run([*command, *(["--once"] if args.once else [])], sockets)
 
 
 def _run_inside(service: Path, *, once: bool) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    gateway_socket, api_socket = enclosure.inherit_sockets()
+    gateway_socket, api_socket = sandbox.inherit_sockets()
     started = time.monotonic()
     try:
         print("starting the cluster and its node ...", flush=True)
@@ -58,7 +58,7 @@ def _run_inside(service: Path, *, once: bool) -> int:
             model = find_model_name(render_file(service))
             (route,) = running.cluster.list(ROUTES, NAMESPACE)
             gateway = Gateway(running.cluster, NAMESPACE, route["metadata"]["name"])
-            relay = enclosure.Relay(gateway_socket, ("127.0.0.1", gateway.port))
+            relay = sandbox.Relay(gateway_socket, ("127.0.0.1", gateway.port))
             answer = complete(gateway.url, model, "the quick brown fox", host=gateway.host)
             seconds = time.monotonic() - started
             print(_welcome(relay.port, gateway.host, model, kubeconfig, seconds), flush=True)
@@ -72,7 +72,7 @@ def _run_inside(service: Path, *, once: bool) -> int:
 
 def _write_kubeconfig(running: Serving, listening: socket.socket) -> Path:
     plane = running.cluster.plane
-    relay = enclosure.Relay(listening, ("127.0.0.1", int(plane.server.rsplit(":", 1)[1])))
+    relay = sandbox.Relay(listening, ("127.0.0.1", int(plane.server.rsplit(":", 1)[1])))
     return write_kubeconfig(
         running.cluster.directory / "outside.kubeconfig",
         server=f"https://127.0.0.1:{relay.port}",

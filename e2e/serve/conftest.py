@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.serve import enclosure
+from e2e.serve import sandbox
 from e2e.serve.serving import Serving, start_serving
 
 _HERE = Path(__file__).parent
@@ -15,10 +15,10 @@ _REASON = "runs real engines: make e2e-serve"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that need a real node, except in an enclosure."""
+    """Skip tests that need a real node, except in a sandbox."""
     for item in items:
         is_ours = _HERE in item.path.parents and item.get_closest_marker("serve") is not None
-        if is_ours and not enclosure.is_inside():
+        if is_ours and not sandbox.is_inside():
             item.add_marker(pytest.mark.skip(reason=_REASON))
 
 

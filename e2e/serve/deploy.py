@@ -36,7 +36,7 @@ class Deployed:
     def uids(self, selector: str = LEADERS) -> set[str]:
         return {pod["metadata"]["uid"] for pod in self.pods(selector)}
 
-    def ask(self, prompt: str, model: str = MODEL, **more: Any) -> Object:
+    def send_request(self, prompt: str, model: str = MODEL, **more: Any) -> Object:
         """Send a request through the gateway; return the response, by default of eight tokens."""
         gateway = self.gateway
         answer: Object = complete(gateway.url, model, prompt, host=gateway.host, **more)

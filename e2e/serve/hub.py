@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as messages
 
-from e2e.harness.stand_ins import Answer, HttpStandIn, Request
+from e2e.harness.stand_ins import HttpStandIn, Request, Response
 
 COMMIT = "0" * 40
 PORT = 8088
@@ -30,7 +30,7 @@ class Hub(HttpStandIn):
         self._repository = repository
         self._folder = folder
 
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         path = request.path.partition("?")[0]
         files = {file.name: file for file in self._folder.iterdir()}
         model, name = f"/api/models/{self._repository}", Path(path).name
@@ -40,18 +40,18 @@ class Hub(HttpStandIn):
                 {"type": "file", "path": name, "size": file.stat().st_size, "oid": COMMIT}
                 for name, file in files.items()
             ]
-            return Answer(body=json.dumps(listed).encode(), headers=headers)
+            return Response(body=json.dumps(listed).encode(), headers=headers)
         if path.startswith(model):
             listed = {"id": self._repository, "modelId": self._repository, "sha": COMMIT,
                       "private": False, "tags": [],
                       "siblings": [{"rfilename": name} for name in files]}  # fmt: skip
-            return Answer(body=json.dumps(listed).encode(), headers=headers)
+            return Response(body=json.dumps(listed).encode(), headers=headers)
         if not path.startswith(f"/{self._repository}/resolve/") or name not in files:
-            return Answer(404, headers={**headers, "X-Error-Code": "EntryNotFound"})
+            return Response(404, headers={**headers, "X-Error-Code": "EntryNotFound"})
         body = files[name].read_bytes()
         if request.method == "GET":
             self.fetched.append(name)
-        return Answer(
+        return Response(
             body=body, headers={**headers, "ETag": f'"{hashlib.sha256(body).hexdigest()}"'}
         )
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from e2e.catalog import program
 from e2e.harness.resources import Object
-from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import NIXL_RELEASES, Environment, Models, Ray, Vllm, ray, vllm
 from e2e.serve.hub import PORT
+from e2e.serve.sandbox import ADDRESS
 
 PAUSE = "registry.k8s.io/pause:3.10"
 

@@ -21,7 +21,7 @@ from e2e.harness.processes import Lifetime
 
 
 @dataclass(frozen=True)
-class Answer:
+class RequestResult:
     """The result of a request. Times are in seconds; `first` is the time to the first token."""
 
     started: float
@@ -73,7 +73,7 @@ class Load(Lifetime):
         timeout: float = 180,
         prompts: Callable[[int], str] = lambda number: f"the quick brown fox {number}",
     ) -> None:
-        self.answers: list[Answer] = []
+        self.answers: list[RequestResult] = []
         self._url = f"{url}/v1/completions"
         self.headers = {"Host": host} if host else {}
         # With random weights, responses would otherwise end early.
@@ -98,10 +98,10 @@ class Load(Lifetime):
     def _run(self) -> None:
         with urllib3.PoolManager(retries=False, timeout=self._timeout) as pool:
             while not self._stop.is_set():
-                self.answers.append(self._ask(pool))
+                self.answers.append(self._send_request(pool))
                 self._stop.wait(self._pause)
 
-    def _ask(self, pool: urllib3.PoolManager) -> Answer:
+    def _send_request(self, pool: urllib3.PoolManager) -> RequestResult:
         body = {**self._body, "prompt": self._prompts(next(self._numbers))}
         started = time.monotonic()
         first, tokens, ending = 0.0, 0, "no finish_reason"
@@ -123,9 +123,9 @@ class Load(Lifetime):
         seconds = time.monotonic() - started
         # An engine that shuts down reports "abort" with status 200.
         problem = "" if ending in ("length", "stop") else f"the response ended with {ending}"
-        return Answer(started, first, problem, tokens, seconds)
+        return RequestResult(started, first, problem, tokens, seconds)
 
-    def list_failed(self) -> list[Answer]:
+    def list_failed(self) -> list[RequestResult]:
         return [answer for answer in self.answers if answer.error]
 
     def wait(self, count: int, timeout: float = 120) -> None:
@@ -136,12 +136,12 @@ class Load(Lifetime):
             time.sleep(0.1)
 
 
-def _make_failure(started: float, error: str, tokens: int = 0) -> Answer:
+def _make_failure(started: float, error: str, tokens: int = 0) -> RequestResult:
     seconds = time.monotonic() - started
-    return Answer(started, seconds, error, tokens, seconds)
+    return RequestResult(started, seconds, error, tokens, seconds)
 
 
-def describe_latency(answers: Sequence[Answer]) -> str:
+def describe_latency(answers: Sequence[RequestResult]) -> str:
     times = sorted(answer.first for answer in answers if not answer.error)
     if not times:
         return f"{len(answers)} requests, all failed"
@@ -152,7 +152,7 @@ def describe_latency(answers: Sequence[Answer]) -> str:
     )
 
 
-def describe_failures(answers: Sequence[Answer]) -> str:
+def describe_failures(answers: Sequence[RequestResult]) -> str:
     failed = [answer for answer in answers if answer.error]
     if not failed:
         return "no request failed"

@@ -1,6 +1,6 @@
 """Nodes with a real kubelet, containerd, runc, network plugins and kube-proxy.
 
-They run in an enclosure (`enclosure.py`). The first node uses the enclosure's network namespace,
+They run in a sandbox (`sandbox.py`). The first node uses the sandbox's network namespace,
 and each additional node has its own.
 """
 
@@ -24,11 +24,11 @@ from e2e.harness.control_plane import SERVICE_CIDR, format_arguments, wait_http
 from e2e.harness.pods import is_condition_true
 from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, find_ports
 from e2e.harness.resources import read_objects
-from e2e.serve import enclosure
-from e2e.serve.enclosure import ADDRESS
+from e2e.serve import sandbox
 from e2e.serve.engine import Environment
 from e2e.serve.images import PAUSE, list_images, list_mounts, make_image, write_archive
 from e2e.serve.prerequisites import find_plugin_folder
+from e2e.serve.sandbox import ADDRESS
 
 GPUS = "16"
 
@@ -103,7 +103,7 @@ class Node:
         self._imported |= set(absent)
 
     def processes(self, pod: Object) -> dict[int, str]:
-        """Return names of the processes in a pod's containers, by process ID in the enclosure."""
+        """Return names of the processes in a pod's containers, by process ID in the sandbox."""
         processes: dict[int, str] = {}
         for status in _list_statuses(pod):
             if "running" not in status.get("state", {}):
@@ -211,8 +211,8 @@ class Node:
 
 
 def prepare_network() -> None:
-    """Configure the enclosure's addresses, before the cluster starts."""
-    enclosure.prepare([ADDRESS], [SERVICE_CIDR])
+    """Configure the sandbox's addresses, before the cluster starts."""
+    sandbox.prepare([ADDRESS], [SERVICE_CIDR])
 
 
 def add_network(cluster: Cluster, number: int) -> NodeNetwork:

@@ -59,7 +59,7 @@ class CommandLine:
 
 
 @dataclass(frozen=True)
-class Answers:
+class ParserResults:
     """Results of a vLLM release."""
 
     metrics: list[str]
@@ -69,7 +69,7 @@ class Answers:
         return [f"{line}: {self.errors[line]}" for line in lines if self.errors[line]]
 
 
-def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
+def run_parsers(engine: Vllm, lines: Sequence[CommandLine]) -> ParserResults:
     with tempfile.TemporaryDirectory() as scratch:
         shutil.copyfile(CONFIG, Path(scratch) / "config.json")
         requested = [{"serve": line.serve, "words": line.words} for line in lines]
@@ -82,7 +82,7 @@ def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     if done.returncode != 0:
         raise RuntimeError(f"{engine.name}: {done.stderr[-3000:]}")
     output = json.loads(done.stdout.splitlines()[-1])
-    return Answers(output["metrics"], dict(zip(lines, output["errors"], strict=True)))
+    return ParserResults(output["metrics"], dict(zip(lines, output["errors"], strict=True)))
 
 
 def list_accepted(release: str) -> list[CommandLine]:

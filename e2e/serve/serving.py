@@ -10,9 +10,9 @@ from pathlib import Path
 from e2e.harness import KUBE_SCHEDULER, LWS, VOLCANO, Cluster, Object
 from e2e.harness.pods import is_ready
 from e2e.serve.dns import start_dns
-from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import NIXL_RELEASES, Vllm, vllm
 from e2e.serve.node import Node, add_network, describe, find_stuck, prepare_network, read_logs
+from e2e.serve.sandbox import ADDRESS
 
 START_TIMEOUT = 600.0
 """Startup timeout of engines, several of which can share a CPU."""
@@ -68,7 +68,7 @@ class Serving:
         self.cluster.apply(manifests, namespace=namespace)
 
     def processes(self, pod: Object) -> dict[int, str]:
-        """Return names of the processes in a pod's containers, by process ID in the enclosure."""
+        """Return names of the processes in a pod's containers, by process ID in the sandbox."""
         (node,) = (node for node in self.nodes if node.name == pod["spec"]["nodeName"])
         return node.processes(pod)
 
@@ -119,7 +119,7 @@ def _list_engines() -> list[Vllm]:
 
 @contextmanager
 def start_serving() -> Iterator[Serving]:
-    """Start a cluster with a node in this enclosure."""
+    """Start a cluster with a node in this sandbox."""
     prepare_network()
     with Cluster({LWS, VOLCANO, KUBE_SCHEDULER}, address=ADDRESS) as cluster:
         start_dns(cluster, ADDRESS)

@@ -53,8 +53,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
         self.answer({name.lower(): value for name, value in self.headers.items()})
-    def answer(self, told):
-        data = json.dumps(told).encode()
+    def answer(self, headers):
+        data = json.dumps(headers).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
@@ -110,7 +110,7 @@ class GuardedEngine(Lifetime):
     def close(self) -> None:
         self._gateway.close()
 
-    def ask(self, prompt: str = "the quick brown fox", **headers: str) -> Any:
+    def send_request(self, prompt: str = "the quick brown fox", **headers: str) -> Any:
         return urllib3.request(
             "POST",
             f"http://{LOOPBACK}:{self._port}/v1/completions",
@@ -125,7 +125,7 @@ class GuardedEngine(Lifetime):
         deadline = time.monotonic() + 60
         while True:
             try:
-                return self.ask(**headers)
+                return self.send_request(**headers)
             except urllib3.exceptions.HTTPError:
                 assert time.monotonic() < deadline, "the gateway does not listen"
                 time.sleep(0.5)
@@ -171,16 +171,16 @@ def test_keys_rate_limits_and_sizes_are_enforced(
     (clients,) = read_page_objects("clients.yaml")
     with GuardedEngine(running, tmp_path, engine, clients=clients, requests=3) as guarded:
         assert guarded.wait_response().status == 401
-        assert guarded.ask(Authorization="Bearer something").status == 401
-        answer = guarded.ask(**first, **FORGED)
+        assert guarded.send_request(Authorization="Bearer something").status == 401
+        answer = guarded.send_request(**first, **FORGED)
         assert answer.status == 200, answer.data
         output = answer.json()
         assert output["x-client-id"] == "team-a"
         assert output.keys() & {"authorization", "x-prefiller-host-port"} == set()
         # Limits ignore a client ID that the client sets.
-        assert [guarded.ask(**first, **FORGED).status for _ in range(3)] == [200, 200, 429]
-        assert guarded.ask(**second, **FORGED).status == 200
-        assert guarded.ask("x" * 2_000_000, **second).status == 413
+        assert [guarded.send_request(**first, **FORGED).status for _ in range(3)] == [200, 200, 429]
+        assert guarded.send_request(**second, **FORGED).status == 200
+        assert guarded.send_request("x" * 2_000_000, **second).status == 413
 
 
 @pytest.mark.verifies("Envoy Gateway rejects engine certificates of another authority or name")
@@ -215,11 +215,11 @@ def test_only_valid_tokens_are_answered(running: Serving, tmp_path: Path, engine
 
     with GuardedEngine(running, tmp_path, engine, clients=policy) as guarded:
         assert guarded.wait_response().status == 401
-        answer = guarded.ask(**bearer(key, audience), **FORGED)
+        answer = guarded.send_request(**bearer(key, audience), **FORGED)
         assert answer.status == 200, answer.data
         assert answer.json()["x-client-id"] == "team-a"
-        assert guarded.ask(**bearer(stranger, audience)).status == 401
-        assert guarded.ask(**bearer(key, "another")).status == 403
+        assert guarded.send_request(**bearer(stranger, audience)).status == 401
+        assert guarded.send_request(**bearer(key, "another")).status == 403
 
 
 def _encode(data: bytes) -> str:

@@ -25,12 +25,12 @@ from e2e.serve.documented import (
     list_pods,
     render_objects,
 )
-from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models
 from e2e.serve.gateway import Gateway
 from e2e.serve.hub import PORT, Hub
 from e2e.serve.images import LLM_D, list_images
 from e2e.serve.load import complete
+from e2e.serve.sandbox import ADDRESS
 from e2e.serve.services import secret
 from e2e.serve.serving import Serving
 

@@ -47,7 +47,9 @@ class Engines:
     def wait_serving(self, release: str) -> None:
         """Wait until all pods are ready, and the decode pod answers without a prefill pod."""
         self.running.wait_ready(self.namespace, 2 * len(RELEASES), LEADERS)
-        self.running.cluster.wait(lambda: self._ask("", self.pod("decode", release)) == 200, 300)
+        self.running.cluster.wait(
+            lambda: self._send_request("", self.pod("decode", release)) == 200, 300
+        )
 
     def pod(self, role: str, release: str) -> Object:
         selector = f"fusioninfer.io/service={_make_name(release)},fusioninfer.io/role-name={role}"
@@ -64,17 +66,17 @@ class Engines:
         target = self.pod("decode", decode)
         before = sum_metric(read_metrics(target, ENGINE_PORT), TRANSFER_COUNT)
         for number in range(REQUESTS):
-            status = self._ask(prefill, target, number)
+            status = self._send_request(prefill, target, number)
             if status != 200:
                 print(f"status {status}")
                 return Compatibility.BROKEN
         # An engine exports the last transfer with its next step.
-        self._ask("", target)
+        self._send_request("", target)
         transfers = sum_metric(read_metrics(target, ENGINE_PORT), TRANSFER_COUNT) - before
         assert transfers in (0, REQUESTS)
         return Compatibility.COMPATIBLE if transfers else Compatibility.DEGRADED
 
-    def _ask(self, prefill: str, decode: Object, number: int = 0) -> int:
+    def _send_request(self, prefill: str, decode: Object, number: int = 0) -> int:
         """Return the status of a request to the sidecar of a decode pod, 0 without a response."""
         headers = {}
         if prefill:

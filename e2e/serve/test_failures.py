@@ -13,7 +13,7 @@ import pytest
 from e2e.harness.pods import LEADERS, is_ready
 from e2e.serve.deploy import Deployed, apply_service, deploy_service
 from e2e.serve.gateway import Gateway
-from e2e.serve.load import Answer, Load, describe_failures, describe_latency
+from e2e.serve.load import Load, RequestResult, describe_failures, describe_latency
 from e2e.serve.services import MODEL, role, router
 from e2e.serve.serving import Serving
 
@@ -61,7 +61,7 @@ def wait_replaced(service: Deployed, old: set[str], count: int, seconds: float) 
     cluster.wait(are_replaced, seconds)
 
 
-def report(name: str, answers: Sequence[Answer], start: float) -> list[Answer]:
+def report(name: str, answers: Sequence[RequestResult], start: float) -> list[RequestResult]:
     later = [answer for answer in answers if answer.started + answer.seconds >= start]
     print(f"{name}: {describe_latency(later)}; {describe_failures(later)}")
     failed = [answer for answer in later if answer.error]

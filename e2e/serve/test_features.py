@@ -17,11 +17,11 @@ from e2e.harness.certificates import Certificates, create_certificates
 from e2e.harness.pods import LEADERS
 from e2e.harness.resources import read_objects
 from e2e.serve.deploy import wait_serving
-from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models
 from e2e.serve.gateway import Gateway
 from e2e.serve.hub import Collector, Hub
 from e2e.serve.load import complete
+from e2e.serve.sandbox import ADDRESS
 from e2e.serve.services import render_objects, role, router, secret, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service
@@ -57,7 +57,7 @@ class Featured:
         (pod,) = self.running.pods(self.namespace, LEADERS)
         return pod
 
-    def ask(self, prompt: str) -> Object:
+    def send_request(self, prompt: str) -> Object:
         """Send a request over HTTPS and verify the certificate."""
         output: Object = complete(self.gateway.url, NAME, prompt, host=HOST,
                                 authority=self.certificates.authority)  # fmt: skip
@@ -141,7 +141,7 @@ def test_envoy_serves_certificate_of_secret(featured: Featured) -> None:
     assert endpoint is not None
     assert endpoint.format_url(str(endpoint.host)) == f"https://{HOST}"
     assert featured.gateway.url.startswith("https://")
-    assert featured.ask("the quick brown fox")["usage"]["completion_tokens"] == 8
+    assert featured.send_request("the quick brown fox")["usage"]["completion_tokens"] == 8
     with pytest.raises(urllib3.exceptions.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
         urllib3.request("GET", f"{featured.gateway.url}/v1/models", retries=False, timeout=30)
 
@@ -157,12 +157,12 @@ def test_warm_up_job_fills_cache(featured: Featured) -> None:
     (container,) = featured.pod["spec"]["containers"]
     (mount,) = (m for m in container["volumeMounts"] if m["name"] == "model-cache")
     assert mount["readOnly"]
-    assert featured.ask("the quick")["model"] == NAME
+    assert featured.send_request("the quick")["model"] == NAME
 
 
 @pytest.mark.verifies("Spans of engine and endpoint picker 1.5 reach the collector in one trace")
 def test_traces_reach_collector(featured: Featured) -> None:
-    featured.ask("a traced request")
+    featured.send_request("a traced request")
     both = {"svc-inference", "svc-epp"}
 
     def group_spans() -> dict[str, set[str]]:

@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from e2e.inputs import ROOT
-from e2e.serve.enclosure import PRIVATE_PATHS, run
 from e2e.serve.prerequisites import TOOLS, list_missing_prerequisites
+from e2e.serve.sandbox import PRIVATE_PATHS, run
 
 REASONS = list_missing_prerequisites()
 WRITE_FILES = """\
-from e2e.serve import enclosure
-enclosure.prepare(["10.90.0.9"], [])
-for folder in enclosure.PRIVATE_PATHS:
+from e2e.serve import sandbox
+sandbox.prepare(["10.90.0.9"], [])
+for folder in sandbox.PRIVATE_PATHS:
     (folder / "of-the-run").touch()
 """
 
@@ -28,7 +28,7 @@ def test_make_builds_required_components() -> None:
 
 @pytest.mark.skipif(bool(REASONS), reason="; ".join(REASONS))
 @pytest.mark.parametrize("code", [0, 3])
-def test_enclosure_leaves_no_files(code: int) -> None:
+def test_sandbox_leaves_no_files(code: int) -> None:
     before = {folder for folder in PRIVATE_PATHS if folder.exists()}
     assert run([sys.executable, "-c", f"{WRITE_FILES}raise SystemExit({code})"]) == code
     assert not [folder for folder in PRIVATE_PATHS if (folder / "of-the-run").exists()]

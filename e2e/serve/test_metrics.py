@@ -7,7 +7,7 @@ import re
 import pytest
 
 from e2e.serve.engine import NIXL_RELEASES, RELEASES, explain_missing, vllm
-from e2e.serve.parsers import ask
+from e2e.serve.parsers import run_parsers
 from e2e.serve.services import render_objects, role, router, service
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 from fusioninfer_pulumi.engines.metric_names import has_metric, strip_suffix
@@ -34,7 +34,7 @@ def test_engine_has_metrics_of_its_picker(release: str) -> None:
     # One metric's name is in a flag for the oldest endpoint picker.
     by_flag = set(NAME.findall(str(objects)))
     assert len(by_flag) == 1
-    registered = {strip_suffix(name) for name in ask(vllm(release), []).metrics}
+    registered = {strip_suffix(name) for name in run_parsers(vllm(release), []).metrics}
     assert by_flag | BY_DEFAULT <= registered
     for family in FAMILIES.values():
         for name in family.engine_metrics:

@@ -10,7 +10,7 @@ from e2e.engine.project import PROGRAMS
 from e2e.harness import Object
 from e2e.serve.engine import PREVIOUS, VLLM
 from e2e.serve.images import LLM_D
-from e2e.serve.load import Answer, describe_failures, describe_latency
+from e2e.serve.load import RequestResult, describe_failures, describe_latency
 from e2e.serve.services import IMAGE, PROMPT, needs, role, router
 from e2e.serve.serving import Serving
 from e2e.serve.stack import COMPUTED, FETCHED, Stack
@@ -40,7 +40,7 @@ def _make(*, release: str, replicas: int, picker: Object = PICKER) -> tuple[list
     return roles, dict(SURGE if replicas == 1 else {})
 
 
-def _change(stack: Stack, release: str) -> tuple[list[Answer], int]:
+def _change(stack: Stack, release: str) -> tuple[list[RequestResult], int]:
     """Update under load; return the failed requests and the prompt tokens that decode computed."""
     with (
         stack.prompt_tokens(DECODE, ENGINE_PORT) as count,

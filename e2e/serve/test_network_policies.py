@@ -22,7 +22,7 @@ from e2e.harness import Object
 from e2e.harness.pods import is_ready
 from e2e.harness.processes import LOOPBACK, find_ports
 from e2e.harness.resources import read_objects
-from e2e.serve.enclosure import ADDRESS
+from e2e.serve.sandbox import ADDRESS
 from e2e.serve.services import render_objects, role, router, service
 from e2e.serve.serving import Serving
 

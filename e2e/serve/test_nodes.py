@@ -34,7 +34,7 @@ class TwoNodeReplica:
     def ask_all(self) -> None:
         """Send requests without a common prefix; assert that the worker serves no HTTP."""
         for number in range(REQUEST_COUNT):
-            self.service.ask(f"{number} {PROMPT}")
+            self.service.send_request(f"{number} {PROMPT}")
         url = f"http://{self.worker['status']['podIP']}:8000/health"
         with pytest.raises(urllib3.exceptions.HTTPError):
             urllib3.request("GET", url, timeout=5, retries=False)

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import pytest
 
 from e2e.serve.engine import RELEASES, VLLM, explain_missing, vllm
-from e2e.serve.parsers import Answers, CommandLine, ask, list_accepted, list_models, list_rejected
+from e2e.serve.parsers import (
+    CommandLine,
+    ParserResults,
+    list_accepted,
+    list_models,
+    list_rejected,
+    run_parsers,
+)
 from fusioninfer_pulumi.presets.model_catalogue import load_catalogue
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
@@ -31,7 +38,7 @@ class Results:
     accepted: list[CommandLine]
     catalogue: list[CommandLine]
     rejected: list[CommandLine]
-    answers: Answers
+    answers: ParserResults
 
 
 @pytest.fixture(scope="module", params=RELEASES)
@@ -42,7 +49,7 @@ def results(request: pytest.FixtureRequest) -> Results:
         pytest.skip(reason)
     lines, edges = list_accepted(release), list_rejected(release)
     models = list_models(release) if release == VLLM else []
-    answers = ask(vllm(release), [*lines, *models, *edges])
+    answers = run_parsers(vllm(release), [*lines, *models, *edges])
     return Results(release, lines, models, edges, answers)
 
 

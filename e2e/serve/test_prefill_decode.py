@@ -25,7 +25,7 @@ def test_decode_gets_cache_from_prefill(running: Serving) -> None:
         role("decode", "decoder", kvTransfer={}),
     ]
     with deploy_service(running, *roles) as service:
-        prompt = service.ask(PROMPT)["usage"]["prompt_tokens"]
+        prompt = service.send_request(PROMPT)["usage"]["prompt_tokens"]
 
         def count_tokens(source: str) -> list[float]:
             return list(

@@ -28,12 +28,12 @@ def routed(running: Serving) -> Iterator[Deployed]:
 
 @pytest.mark.verifies("Two `prefix-cache` replicas serve through Envoy and the endpoint picker")
 def test_replicas_serve_through_gateway(routed: Deployed) -> None:
-    assert routed.ask("the quick brown fox", ALIAS)["choices"][0]["text"]
+    assert routed.send_request("the quick brown fox", ALIAS)["choices"][0]["text"]
 
 
 @pytest.mark.verifies("Every served name and LoRA adapter answers")
 def test_served_names_and_adapters_answer(routed: Deployed) -> None:
-    answers = {name: routed.ask(PROMPT, name) for name in (ALIAS, MODEL, ADAPTER)}
+    answers = {name: routed.send_request(PROMPT, name) for name in (ALIAS, MODEL, ADAPTER)}
     assert {name: answer["model"] for name, answer in answers.items()} == {
         ALIAS: ALIAS, MODEL: ALIAS, ADAPTER: ADAPTER
     }  # fmt: skip
@@ -44,11 +44,11 @@ def test_served_names_and_adapters_answer(routed: Deployed) -> None:
 @pytest.mark.verifies("Requests with a common prefix reach the pod that caches it")
 def test_common_prefix_reaches_caching_pod(routed: Deployed) -> None:
     shared = f"{PROMPT} said the user"
-    routed.ask(shared, ALIAS)
+    routed.send_request(shared, ALIAS)
     before = read_by_pod(routed.pods(), REQUESTS)
     hits = read_by_pod(routed.pods(), HIT_TOKENS)
     for number in range(30):
-        routed.ask(f"{shared} {number}", ALIAS)
+        routed.send_request(f"{shared} {number}", ALIAS)
     after = read_by_pod(routed.pods(), REQUESTS)
     reached = {pod: count - before[pod] for pod, count in after.items()}
     assert sorted(reached.values()) == [0, 30], reached
@@ -111,4 +111,4 @@ def test_role_with_only_model_name_serves(running: Serving) -> None:
         assert container["command"] == ["vllm", "serve"]
         assert container["args"] == [PRESET, "--max-model-len", "auto", "--shutdown-timeout", "300"]
         assert container["startupProbe"]
-        assert service.ask("the quick brown fox", PRESET)["choices"][0]["text"]
+        assert service.send_request("the quick brown fox", PRESET)["choices"][0]["text"]

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.harness import Object
 from e2e.harness.pods import is_ready
-from e2e.serve.load import Answer, Load, describe_latency
+from e2e.serve.load import Load, RequestResult, describe_latency
 from e2e.serve.services import MODEL, render_objects, role, service
 from e2e.serve.serving import START_TIMEOUT, Serving
 
@@ -92,7 +92,7 @@ def test_terminating_pod_finishes_requests(starting: Starting) -> None:
     assert max(answer.started + answer.seconds for answer in draining) > PRE_STOP + 1
 
 
-def _delete_pod(starting: Starting, name: str) -> list[Answer]:
+def _delete_pod(starting: Starting, name: str) -> list[RequestResult]:
     """Delete a role's pod; return its last responses, with times since the deletion."""
     pod = starting.pod(name)
     uid = pod["metadata"]["uid"]

@@ -12,10 +12,10 @@ import pytest
 from e2e.harness import Object
 from e2e.harness.resources import read_objects
 from e2e.serve.deploy import Deployed, deploy_manifest
-from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models
 from e2e.serve.hub import PORT, Hub
 from e2e.serve.load import HIT_TOKENS, REQUESTS, complete, read_by_pod, read_metrics, sum_metric
+from e2e.serve.sandbox import ADDRESS
 from e2e.serve.services import IMAGE, PROMPT, needs, render_objects, role, service
 from e2e.serve.serving import Serving
 
@@ -94,7 +94,7 @@ def test_conversation_returns_to_its_prefix(running: Serving, endpoint: str) -> 
         blocks = 0
         for turn in range(TURNS):
             for number, text in enumerate(texts):
-                pod_name, answer = _ask(chat, pods, text)
+                pod_name, answer = _send_request(chat, pods, text)
                 visited[number].append(pod_name)
                 blocks += answer["usage"]["prompt_tokens"] // ENGINE_BLOCK * (turn < TURNS - 1)
                 texts[number] += f"{answer['choices'][0]['text']} {turn}: {PROMPT}"
@@ -114,10 +114,10 @@ def _gets_events(picker: Object, pod: Object) -> bool:
     return sum_metric(read_metrics(picker, PICKER_METRICS), ADMISSIONS) > before
 
 
-def _ask(chat: Deployed, pods: list[Object], text: str) -> tuple[str, Any]:
+def _send_request(chat: Deployed, pods: list[Object], text: str) -> tuple[str, Any]:
     """Return the name of the pod that answers, and its answer."""
     before = read_by_pod(pods, REQUESTS)
-    answer = chat.ask(text, NAME)
+    answer = chat.send_request(text, NAME)
 
     def find_served() -> list[str]:
         return [pod for pod, count in read_by_pod(pods, REQUESTS).items() if count > before[pod]]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from e2e.harness.stand_ins import Answer, HttpStandIn, Request
+from e2e.harness.stand_ins import HttpStandIn, Request, Response
 
 MODEL = "m"
 
@@ -87,14 +87,14 @@ class Engine(HttpStandIn):
         self.scrapes = 0
         self.completions = 0
 
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         if request.path == "/v1/completions":
             self.completions += 1
             model = json.loads(request.body)["model"]
             answered = {"object": "text_completion", "model": model, "choices": [{"text": model}]}
-            return Answer(body=json.dumps(answered).encode())
+            return Response(body=json.dumps(answered).encode())
         if request.path != "/metrics":
-            return Answer(404)
+            return Response(404)
         self.scrapes += 1
         text = {"Content-Type": "text/plain; version=0.0.4"}
-        return Answer(body=self.load.metrics(self.name).encode(), headers=text)
+        return Response(body=self.load.metrics(self.name).encode(), headers=text)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from e2e.harness import Cluster, EndpointPicker, Object
-from e2e.harness.ext_proc import Answer, ExternalProcessor
+from e2e.harness.ext_proc import ExternalProcessor, PickerResponse
 from e2e.harness.processes import LOOPBACK, Lifetime, find_ports
 from e2e.routers import PICKERS, make_picker, make_routed, render_objects
 from e2e.strategies.engine import MODEL, Engine, Load
@@ -133,20 +133,20 @@ class PickerClient:
         self._names = {engine.endpoint: name for name, engine in fleet.engines.items()}
         self._numbers = itertools.count()
 
-    def ask(
+    def send_request(
         self,
         prompt: str | None = None,
         model: str = MODEL,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> PickerResponse:
         """Send a completion request, by default with a prompt that shares no prefix."""
         text = f"{next(self._numbers):08} is new. " * 10 if prompt is None else prompt
-        return self.processor.ask({"model": model, "prompt": text}, headers=headers)
+        return self.processor.send_request({"model": model, "prompt": text}, headers=headers)
 
     def pick(self, prompt: str | None = None, model: str = MODEL) -> str:
-        return self.get_pod(self.ask(prompt, model))
+        return self.get_pod(self.send_request(prompt, model))
 
-    def get_pod(self, answer: Answer) -> str:
+    def get_pod(self, answer: PickerResponse) -> str:
         assert answer.endpoint is not None, f"the picker answers {answer.status} {answer.body!r}"
         return self.get_pod_at(answer.endpoint)
 

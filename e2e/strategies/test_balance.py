@@ -47,12 +47,12 @@ class Request:
     model: str = "m"
 
 
-def draw_shared_prompt(random: Random) -> Iterator[Request]:
+def generate_shared_prompt(random: Random) -> Iterator[Request]:
     for number in range(REQUESTS):
         yield Request(f"{SYSTEM}{number}: {random.random()}", "system")
 
 
-def draw_conversations(random: Random) -> Iterator[Request]:
+def generate_conversations(random: Random) -> Iterator[Request]:
     """Yield requests of fifteen interleaved conversations with six turns each."""
     count = REQUESTS // 6
     turns = [index for index in range(count) for _ in range(6)]
@@ -65,7 +65,7 @@ def draw_conversations(random: Random) -> Iterator[Request]:
         histories[index] += f"The answer was {random.random()}, and the next question. " * 6
 
 
-def draw_short_chats(random: Random) -> Iterator[Request]:
+def generate_short_chats(random: Random) -> Iterator[Request]:
     """Yield requests of fifteen interleaved chats, shorter than a block of the prefix index.
 
     Each turn starts with a new text, such as the time in some system prompts.
@@ -76,17 +76,17 @@ def draw_short_chats(random: Random) -> Iterator[Request]:
         yield Request(f"It is {random.random()}. Chat {index}: next question?", str(index))
 
 
-def draw_hot_adapter(random: Random) -> Iterator[Request]:
+def generate_hot_adapter(random: Random) -> Iterator[Request]:
     for _ in range(REQUESTS):
         model = "sql" if random.random() < 0.8 else random.choice(("chat", "poems"))
         yield Request(f"{random.random()} is new. " * 20, model, model)
 
 
 WORKLOADS: dict[str, Callable[[Random], Iterator[Request]]] = {
-    "one system prompt": draw_shared_prompt,
-    "many conversations": draw_conversations,
-    "short chats": draw_short_chats,
-    "one hot adapter": draw_hot_adapter,
+    "one system prompt": generate_shared_prompt,
+    "many conversations": generate_conversations,
+    "short chats": generate_short_chats,
+    "one hot adapter": generate_hot_adapter,
 }
 
 
@@ -157,7 +157,9 @@ def send_workload(
             fleet.engines[name].load = pod.load()
         fleet.wait_scraped()
         picker = gateway.choice(pickers)
-        chosen = picker.get_pod(picker.ask(request.prompt, request.model, headers(request.key)))
+        chosen = picker.get_pod(
+            picker.send_request(request.prompt, request.model, headers(request.key))
+        )
         picks[chosen] += 1
         if any(request.key in pod.seen for pod in pods.values()):
             cached += 1

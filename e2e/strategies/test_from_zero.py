@@ -39,7 +39,7 @@ def test_picker_queues_requests_until_a_pod_serves(empty: Fleet, version: str) -
         empty.run_picker(version, endpointPicker=FLOW_CONTROL) as client,
         ThreadPoolExecutor() as threads,
     ):
-        response = threads.submit(client.processor.ask, body, timeout=4 * TIMEOUT)
+        response = threads.submit(client.processor.send_request, body, timeout=4 * TIMEOUT)
         empty.cluster.wait(
             lambda: read_gauge(client, flow.queued) == 1, TIMEOUT, client.picker.metrics
         )
@@ -56,7 +56,7 @@ def test_picker_queues_requests_until_a_pod_serves(empty: Fleet, version: str) -
 @pytest.mark.parametrize("version", ["1.2", "1.5"])
 def test_picker_without_flow_control_answers_503(empty: Fleet, version: str) -> None:
     with empty.run_picker(version) as client:
-        assert client.ask().status == 503
+        assert client.send_request().status == 503
 
 
 ENGINES = pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -126,7 +126,7 @@ def test_requests_queue_while_all_kv_caches_are_full(
     ):
         mixed.load(default=Load(kv_cache=1.0))
         mixed.wait_scraped()
-        response = threads.submit(picker.ask)
+        response = threads.submit(picker.send_request)
         _wait_queued(mixed, picker, version)
         assert not response.done()
         mixed.load({sorted(mixed.engines)[0]: Load()}, default=Load(kv_cache=1.0))
@@ -141,7 +141,7 @@ def test_requests_queue_while_engines_serve_no_metrics(mixed: Fleet, version: st
         ThreadPoolExecutor() as threads,
     ):
         mixed.wait_scraped()
-        response = threads.submit(picker.ask)
+        response = threads.submit(picker.send_request)
         _wait_queued(mixed, picker, version)
         assert not response.done()
         set_engine(mixed, "vllm")

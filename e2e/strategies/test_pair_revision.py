@@ -42,7 +42,7 @@ def count_pairs(fleet: Fleet, picker: PickerClient) -> Counter[tuple[str, str]]:
     fleet.wait_scraped()
     counts: Counter[tuple[str, str]] = Counter()
     for _ in range(REQUESTS):
-        answer = picker.ask()
+        answer = picker.send_request()
         prefill = picker.get_pod_at(answer.headers[PREFILLER])
         counts[revisions[prefill], revisions[picker.get_pod(answer)]] += 1
     return counts

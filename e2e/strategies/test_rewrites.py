@@ -48,7 +48,9 @@ def test_canary_gets_its_share(fleet: Fleet, version: str) -> None:
 
 
 def count_models(picker: PickerClient, count: int, requested: str = "chat") -> Counter[str]:
-    return Counter(json.loads(picker.ask(model=requested).body)["model"] for _ in range(count))
+    return Counter(
+        json.loads(picker.send_request(model=requested).body)["model"] for _ in range(count)
+    )
 
 
 def _is_near_share(picker: PickerClient, share: int) -> bool:

@@ -50,7 +50,7 @@ class Overload:
 
     def _serve(self, headers: dict[str, str]) -> float:
         start = time.monotonic()
-        with self._client.processor.hold(BODY, headers) as (answer, _):
+        with self._client.processor.hold_request(BODY, headers) as (answer, _):
             assert answer.endpoint is not None, answer
             with self._lock:
                 slots = self._slots.setdefault(answer.endpoint, threading.Semaphore(SLOTS))
@@ -110,14 +110,14 @@ def test_running_batch_request_is_evicted(fleet: Fleet, version: str) -> None:
     ):
 
         def run() -> int:
-            with client.processor.hold(BODY, {LEVEL: "svc-batch"}) as (answer, messages):
+            with client.processor.hold_request(BODY, {LEVEL: "svc-batch"}) as (answer, messages):
                 assert answer.endpoint is not None, answer
                 return int(next(messages).immediate_response.status.code)
 
         running = [threads.submit(run) for _ in range(PODS * SLOTS)]
         time.sleep(1)
         start = time.monotonic()
-        with client.processor.hold(BODY, {LEVEL: "svc-interactive"}) as (answer, _):
+        with client.processor.hold_request(BODY, {LEVEL: "svc-interactive"}) as (answer, _):
             assert answer.endpoint is not None, answer
             waited = time.monotonic() - start
         ended = [request for request in running if request.done()]

@@ -236,21 +236,21 @@ def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
         groups.cluster.wait(lambda: _find_chosen_pods(picker) == {second}, message=f"only {second}")
         _set_ready(groups, second, ready=False)
         groups.cluster.wait(lambda: not _find_chosen_pods(picker), message="no pod")
-        answer = picker.ask()
+        answer = picker.send_request()
         assert (answer.status, answer.endpoint) == (503, None)
         assert b"failed to find" in answer.body
-        assert picker.processor.ask(None, "/v1/models").status == 500
+        assert picker.processor.send_request(None, "/v1/models").status == 500
 
         _set_ready(groups, first, ready=True)
         groups.cluster.wait(lambda: _find_chosen_pods(picker) == {first}, message=f"only {first}")
 
 
 def pick_without_body(picker: PickerClient, count: int) -> set[str]:
-    return {picker.get_pod(picker.processor.ask(None, "/v1/models")) for _ in range(count)}
+    return {picker.get_pod(picker.processor.send_request(None, "/v1/models")) for _ in range(count)}
 
 
 def _find_chosen_pods(picker: PickerClient) -> set[str]:
-    answers = [picker.ask() for _ in range(12)]
+    answers = [picker.send_request() for _ in range(12)]
     return {picker.get_pod(answer) for answer in answers if answer.status is None}
 
 

@@ -1,4 +1,5 @@
-"""Run a command in new kernel namespaces: `python -m e2e.serve.enclosure COMMAND ...`.
+"""Run a command in a sandbox, which has its own kernel namespaces:
+`python -m e2e.serve.sandbox COMMAND ...`.
 
 Pod addresses, kube-proxy's rules and mounts exist only inside these network, mount and process
 namespaces. The kernel kills all processes inside when the first one exits. `Relay` connects sockets
@@ -24,7 +25,7 @@ from pathlib import Path
 from e2e.harness.processes import LOOPBACK
 from e2e.serve import prerequisites
 
-RUN_VARIABLE = "FUSIONINFER_E2E_ENCLOSURE"
+RUN_VARIABLE = "FUSIONINFER_E2E_SANDBOX"
 """Variable inside: name of the run."""
 
 SOCKETS_VARIABLE = "FUSIONINFER_E2E_SOCKETS"
@@ -50,7 +51,7 @@ CHUNK = 65536
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a command in an enclosure; return its exit code, or 2 if a prerequisite is missing."""
+    """Run a command in a sandbox; return its exit code, or 2 if a prerequisite is missing."""
     return prerequisites.main() or run(argv)
 
 
