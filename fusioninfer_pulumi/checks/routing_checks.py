@@ -135,7 +135,7 @@ _SEVERAL_POOLS = {
 
 def check_pool(routing: Routing) -> Iterator[Finding]:
     """Report serving roles that are not in the pool, and ports that differ within the pool."""
-    location, declared, served = routing.location, routing.spec.roles, routing.served
+    location, declared, served = routing.location, routing.spec.roles, routing.backend_roles
     epp_choice, pool = routing.epp_choice, routing.router.pool
     if not routing.router.has_endpoint_picker:
         return
@@ -225,7 +225,7 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     make_finding = error if reads_load else warning
     joined_features = " and ".join(features)
     exported = set()
-    for role in routing.served:
+    for role in routing.backend_roles:
         command = role.pods.command
         if command.engine is None:
             continue

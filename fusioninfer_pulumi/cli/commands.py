@@ -129,7 +129,7 @@ def dashboards(options: argparse.Namespace) -> int:
     """Write the dashboards of all services, and print the file names."""
     from fusioninfer_pulumi.api.monitoring import MonitoringArgs
     from fusioninfer_pulumi.operations.monitors import plan_monitoring, render_dashboards
-    from fusioninfer_pulumi.plan.service_json import plain
+    from fusioninfer_pulumi.plan.service_json import replace_output
 
     sources = read_sources(options.sources, options)
     plans = [plan for source in sources for plan in source.plans]
@@ -137,7 +137,7 @@ def dashboards(options: argparse.Namespace) -> int:
         return 2
     files: dict[str, str] = {}
     for plan in plans:
-        meta = replace(plan.meta, namespace=plain(plan.namespace))
+        meta = replace(plan.meta, namespace=replace_output(plan.namespace))
         monitoring = plan_monitoring(MonitoringArgs(), plan.shape, plan.roles, plan.routing)
         files |= render_dashboards(meta, monitoring)
     return write_files(Path(options.directory), files)
@@ -187,13 +187,13 @@ def place(options: argparse.Namespace) -> int:
         return status
     plans = [plan for source in sources for plan in source.plans]
     if options.output == "json":
-        from fusioninfer_pulumi.plan.service_json import plain
+        from fusioninfer_pulumi.plan.service_json import replace_output
 
         print_json(
             [
                 {
                     "service": plan.service,
-                    "namespace": plain(plan.namespace),
+                    "namespace": replace_output(plan.namespace),
                     "placement": placement.to_json(number),
                 }
                 for number, plan in enumerate(plans)
@@ -260,7 +260,11 @@ def diff(options: argparse.Namespace) -> int:
         return 2
     sides = read_diff_sides(options)
     old_objects, new_objects = sides.old.render(), sides.new.render()
-    if _report_findings(options, [sides.old, sides.new], decisive=sides.decisive):
+    if _report_findings(
+        options,
+        [sides.old, sides.new],
+        blocking_sources=sides.blocking_sources,
+    ):
         return 2
     if not options.show_secrets:
         # Each mask contains a hash of the value, so a changed credential is shown as a difference.
@@ -322,25 +326,27 @@ def _report_findings(
     options: argparse.Namespace,
     sources: Sequence[Source],
     *,
-    decisive: Sequence[Source] | None = None,
+    blocking_sources: Sequence[Source] | None = None,
     quiet: bool = False,
     output: str = "text",
 ) -> bool:
     """Print findings, except of ignored rules, and return whether they stop the command.
 
-    Only findings of the `decisive` sources, by default all, can stop the command. With `quiet`,
-    nothing is printed unless the command stops. `output` is a format of `report`.
+    Only findings of `blocking_sources` can stop the command; by default these are all sources. If
+    `quiet` is set, nothing is printed unless the command stops. `output` is a format of `report`.
     """
-    decisive = sources if decisive is None else decisive
+    blocking_sources = sources if blocking_sources is None else blocking_sources
     if options.stack is not None and not any(source.is_project for source in sources):
         message = "--stack has no effect, because no source is a Pulumi project"
-        last_source = decisive[-1]
+        last_source = blocking_sources[-1]
         last_source.add(last_source.name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored_rules = frozenset(options.ignore)
     for source in sources:
         source.ignore(ignored_rules)
     fatal = {Severity.ERROR, Severity.WARNING} if options.strict else {Severity.ERROR}
-    stops = any(finding.severity in fatal for source in decisive for _, finding in source.findings)
+    stops = any(
+        finding.severity in fatal for source in blocking_sources for _, finding in source.findings
+    )
     if stops or not quiet:
         visible = [
             (origin, finding)

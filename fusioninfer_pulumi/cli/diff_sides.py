@@ -26,13 +26,14 @@ class DiffSides:
     """The two sides of `diff`.
 
     Attributes:
-        decisive: The sources whose errors (with `--strict` also warnings) make the command fail.
+        blocking_sources: The sources whose errors stop the command; with `--strict`, warnings do
+            too.
         notes: Limits of the comparison.
     """
 
     old: Source
     new: Source
-    decisive: tuple[Source, ...]
+    blocking_sources: tuple[Source, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -44,7 +45,7 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
     """
     if options.base is None:
         old, new = (read_diff_side(path, options) for path in (options.old, options.new))
-        return DiffSides(old, new, decisive=(old, new), notes=_note_encrypted(old, new))
+        return DiffSides(old, new, blocking_sources=(old, new), notes=_note_encrypted(old, new))
     path = options.old
     old = Source(f"{options.base}:{path.rstrip('/') or path}", objects=[])
     try:
@@ -55,13 +56,13 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
                 old.render()
     except _RevisionError as exc:
         old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(exc)))
-        return DiffSides(old, Source(path, objects=[]), decisive=(old,))
+        return DiffSides(old, Source(path, objects=[]), blocking_sources=(old,))
     if existed and _is_empty(Path(path)):
         new = Source(path, objects=[])
     else:
         new = read_diff_side(path, options)
     notes = _downgrade_errors(old)
-    return DiffSides(old, new, decisive=(new,), notes=(*notes, *_note_encrypted(old, new)))
+    return DiffSides(old, new, blocking_sources=(new,), notes=(*notes, *_note_encrypted(old, new)))
 
 
 def _is_empty(path: Path) -> bool:

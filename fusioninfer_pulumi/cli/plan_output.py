@@ -13,7 +13,7 @@ from fusioninfer_pulumi.cli.printing import format_count
 from fusioninfer_pulumi.findings import one_line
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_known_equal, is_output
-from fusioninfer_pulumi.plan.service_json import plain, service_json
+from fusioninfer_pulumi.plan.service_json import replace_output, service_json
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity_model import Capacity
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -72,8 +72,8 @@ def _identify_object(item: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": item["apiVersion"],
         "kind": item["kind"],
-        "namespace": plain(metadata.get("namespace")),
-        "name": plain(metadata.get("name")),
+        "namespace": replace_output(metadata.get("namespace")),
+        "name": replace_output(metadata.get("name")),
     }
 
 
@@ -85,7 +85,7 @@ def describe_request_path(plan: ServicePlan) -> list[str]:
     hops = ["no route"]
     route_args = routing.router.httproute
     if routing.route is not None:
-        hosts = [str(plain(host)) for host in routing.route.hostnames or ()]
+        hosts = [str(replace_output(host)) for host in routing.route.hostnames or ()]
         gateways = []
         for parent in routing.parents:
             section = "" if parent.section is None else f" ({parent.section})"
@@ -108,14 +108,14 @@ def _format_prefix(namespace: Any, service_namespace: Any) -> str:
     """Return `namespace/`, or nothing for the service's namespace."""
     if namespace is None or is_known_equal(namespace, service_namespace):
         return ""
-    return f"{plain(namespace)}/"
+    return f"{replace_output(namespace)}/"
 
 
 def describe_gang(plan: ServicePlan) -> str:
     """Describe which pods are scheduled together."""
     gang = plan.gang
     if plan.shape.local_queue is not None:
-        queue = plain(plan.shape.local_queue)
+        queue = replace_output(plan.shape.local_queue)
         return f"none: LocalQueue {queue} (Kueue) admits each replica as a whole"
     if gang is None:
         return "none: pods are scheduled one by one"

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.cli.finding_formats import format_finding, format_rule_s
 from fusioninfer_pulumi.cli.plan_output import PlanView, describe_gang, describe_request_path
 from fusioninfer_pulumi.cli.terminal import SEVERITY_STYLES, make_table, open_console
 from fusioninfer_pulumi.kube.object_names import inference_pool
-from fusioninfer_pulumi.plan.service_json import plain
+from fusioninfer_pulumi.plan.service_json import replace_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import format_duration
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -119,7 +119,7 @@ def print_plan(screen: Console, view: PlanView, *, is_only: bool = True) -> None
 
 
 def _format_title(plan: ServicePlan) -> Text:
-    return Text.assemble((plan.service, "bold"), f"  namespace {plain(plan.namespace)}")
+    return Text.assemble((plan.service, "bold"), f"  namespace {replace_output(plan.namespace)}")
 
 
 def _make_role_table(plan: ServicePlan) -> Table:
@@ -193,7 +193,7 @@ def _make_fact_table(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) ->
             table.add_row("Priorities", f"{', '.join(names)}, any other request 0")
     if plan.has_service_endpoint:
         target = build_service_reference(plan.service, plan.roles, plan.shape)
-        host = f"{target['name']}.{plain(plan.namespace)}.svc"
+        host = f"{target['name']}.{replace_output(plan.namespace)}.svc"
         table.add_row("Endpoint", f"http://{host}:{target['port']}")
     elif plan.routing is not None:
         table.add_row("Endpoint", _describe_url(plan.routing))
@@ -260,7 +260,7 @@ def _describe_url(routing: Routing) -> str:
         return "unknown: no route has a known host name or Gateway"
     if address.host is None:
         return f"{address.format_url('<address>')} (the address of the Gateway, once assigned)"
-    return address.format_url(str(plain(address.host)))
+    return address.format_url(str(replace_output(address.host)))
 
 
 def _describe_requests(plan: ServicePlan, routing: Routing) -> str:
@@ -272,7 +272,7 @@ def _describe_requests(plan: ServicePlan, routing: Routing) -> str:
     else:
         ports = f"port {routing.backend['port']}"
     # Only the leader of a replica serves requests.
-    counts = [f"{len(role.replicas)} {role.name}" for role in routing.served]
-    is_one_pod = [len(role.replicas) for role in routing.served] == [1]
+    counts = [f"{len(role.replicas)} {role.name}" for role in routing.backend_roles]
+    is_one_pod = [len(role.replicas) for role in routing.backend_roles] == [1]
     noun = "pod" if is_one_pod else "pods"
     return " -> ".join([*hops, f"{' + '.join(counts)} {noun}, {ports}"])

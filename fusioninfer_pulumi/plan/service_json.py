@@ -13,7 +13,10 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 def service_json(plan: ServicePlan) -> dict[str, Any]:
     """Return a plan as JSON; users' programs rely on the keys."""
-    document: dict[str, Any] = {"service": plan.service, "namespace": plain(plan.namespace)}
+    document: dict[str, Any] = {
+        "service": plan.service,
+        "namespace": replace_output(plan.namespace),
+    }
     # The default layout is omitted, so that the output is the same as in older versions.
     if plan.shape.layout is not Layout.PER_REPLICA:
         document["layout"] = plan.shape.layout.value
@@ -25,7 +28,7 @@ def service_json(plan: ServicePlan) -> dict[str, Any]:
     document["totalGpus"] = plan.total_accelerators
     document |= _convert_gangs(plan)
     if plan.shape.local_queue is not None:
-        document["localQueue"] = plain(plan.shape.local_queue)
+        document["localQueue"] = replace_output(plan.shape.local_queue)
     return document
 
 
@@ -71,8 +74,8 @@ def _convert_presets(plan: ServicePlan) -> dict[str, Any]:
     }
 
 
-def plain(value: Any) -> Any:
-    """Return the value, but `<unknown>` in place of an Output."""
+def replace_output(value: Any) -> Any:
+    """Return `<unknown>` if a value is an Output, otherwise the value."""
     return UNKNOWN if is_output(value) else value
 
 

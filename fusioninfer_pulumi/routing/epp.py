@@ -140,11 +140,11 @@ def plan_epp(
     spec: InferenceServiceArgs,
     router: RoleArgs,
     epp_choice: EppChoice,
-    served: Sequence[RolePlan],
+    backend_roles: Sequence[RolePlan],
 ) -> EppPlan | None:
-    """Plan the endpoint picker of a router role; None if its family is unknown.
+    """Plan the endpoint picker of a router role, or return None if its family is unknown.
 
-    `served` are the roles whose pods it chooses from.
+    `backend_roles` are the roles whose pods the picker chooses from.
     """
     epp_args = router.endpoint_picker or EndpointPickerArgs()
     family = epp_choice.family
@@ -152,7 +152,7 @@ def plan_epp(
         return None
     name = object_names.endpoint_picker(service)
     tracing = spec.tracing if spec.tracing is not None and spec.tracing.picker else None
-    has_pair_revision = any(role.pods.pair_revision for role in served)
+    has_pair_revision = any(role.pods.pair_revision for role in backend_roles)
     affinity = choose_pair_affinity(
         service, epp_args, epp_choice, spec.groups, has_pair_revision=has_pair_revision
     )
@@ -162,11 +162,11 @@ def plan_epp(
     if not can_pair and spec.groups is None:
         affinity = None
         note = f"; {family.name} cannot prefer pods of one pair revision"
-    metrics = find_load_metrics(served)
+    metrics = find_load_metrics(backend_roles)
     settings = None
     config, summary = router.endpoint_picker_config or "", "as configured in endpointPickerConfig"
     if epp_choice.strategy is not None:
-        block_sizes = {role.pods.command.block_size for role in served}
+        block_sizes = {role.pods.command.block_size for role in backend_roles}
         settings = EppSettings(
             strategy=epp_choice.strategy,
             scorers=router.scorers,

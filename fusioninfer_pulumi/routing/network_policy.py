@@ -94,22 +94,22 @@ def build_role_network_policies(
     meta: ServiceMeta,
     plan: NetworkPolicyPlan,
     roles: Sequence[RolePlan],
-    served: Collection[str],
+    backend_role_names: Collection[str],
     ports: Sequence[int],
     picker: Manifest | None,
 ) -> Iterator[Manifest]:
     """Build one policy for the pods of each role.
 
-    `served` are the names of the roles in the pool or behind the Service, `ports` their ports for
-    requests, and `picker` the peer that matches the endpoint picker's pods.
+    `backend_role_names` are the roles in the pool or behind the Service, `ports` are their ports
+    for requests, and `picker` is the peer that matches the endpoint picker's pods.
     """
     decoders = [role for role in roles if role.component_type is ComponentType.DECODER]
     prefillers = [role for role in roles if role.component_type is ComponentType.PREFILLER]
-    serves_decode = any(role.name in served for role in decoders)
+    serves_decode = any(role.name in backend_role_names for role in decoders)
     for role in roles:
         is_behind_decode = serves_decode and role.component_type is ComponentType.PREFILLER
         ingress = []
-        if role.name in served:
+        if role.name in backend_role_names:
             # Requests reach prefill pods only through decode pods. With decode pods there is also a
             # picker, so `sources` is never empty; an empty list would allow all sources.
             sources = [] if is_behind_decode else list(plan.gateway)

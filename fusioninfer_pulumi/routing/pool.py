@@ -95,9 +95,12 @@ def choose_pool_types(roles: Sequence[RolePlan], epp_choice: EppChoice) -> froze
 
 
 def plan_pool(
-    service: str, router: RoleArgs, served: Sequence[RolePlan], types: Collection[ComponentType]
+    service: str,
+    router: RoleArgs,
+    backend_roles: Sequence[RolePlan],
+    types: Collection[ComponentType],
 ) -> PoolPlan:
-    """Plan the pool of a router role, which contains the leaders of the served roles."""
+    """Plan the pool of a router role, which contains the leaders of its backend roles."""
     # Worker index 0 selects leaders; other pods of a replica do not serve.
     selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
     if len(types) == 1:
@@ -106,8 +109,8 @@ def plan_pool(
     return PoolPlan(
         name=object_names.inference_pool(service),
         selector=selector,
-        ports=tuple(pool.target_ports or served[0].pods.ports),
-        roles=tuple(role.name for role in served),
+        ports=tuple(pool.target_ports or backend_roles[0].pods.ports),
+        roles=tuple(role.name for role in backend_roles),
         args=pool,
     )
 

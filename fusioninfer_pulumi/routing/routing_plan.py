@@ -77,21 +77,22 @@ class Routing(NamedTuple):
         router: The router role.
         location: Location of the router role.
         epp_choice: The endpoint picker's strategy, features and image.
-        served: The roles whose pods are in the pool or behind the Service.
-        backend: Reference to the pool or, without an endpoint picker, to the Service and its port.
-        gateway: The Gateway created for the service, or None if there is none.
+        backend_roles: The roles whose pods are in the pool or behind the Service.
+        backend: Reference to the pool; if there is no endpoint picker, to the Service and its port.
+        gateway: The Gateway created for the service, or None if none is created.
         parents: Gateways that the route attaches to.
-        route: The HTTPRoute created for the service, or None if there is none.
+        route: The HTTPRoute created for the service, or None if none is created.
         grants: ReferenceGrants that the route and the Gateway need.
-        network_policy: Peers that may connect to the pods, or None if all may.
-        picker: The endpoint picker; None if it is invalid or the route leads to the Service.
+        network_policy: Peers that may connect to the pods. None means that no NetworkPolicies are
+            created, so all peers may connect.
+        picker: The endpoint picker; None if it is invalid or the backend is the Service.
     """
 
     spec: InferenceServiceArgs
     router: RoleArgs
     location: Location
     epp_choice: EppChoice
-    served: tuple[RolePlan, ...]
+    backend_roles: tuple[RolePlan, ...]
     backend: Mapping[str, Any]
     gateway: GatewayPlan | None
     parents: tuple[ParentPlan, ...]
@@ -121,7 +122,7 @@ def plan_routing(
     else:
         types = shape.entry_types
         backend = build_service_reference(service, roles, shape)
-    served = tuple(role for role in roles if role.component_type in types)
+    backend_roles = tuple(role for role in roles if role.component_type in types)
     implementation = find_implementation(router)
     gateway = plan_gateway(service, router)
     parents = plan_parents(location, namespace, router, gateway)
@@ -129,16 +130,16 @@ def plan_routing(
     proxies = find_proxy_peers(namespace, parents, implementation)
     picker = None
     if has_picker:
-        epp = plan_epp(service, spec, router, epp_choice, served)
-        if epp is not None and served:
-            pool = plan_pool(service, router, served, types)
+        epp = plan_epp(service, spec, router, epp_choice, backend_roles)
+        if epp is not None and backend_roles:
+            pool = plan_pool(service, router, backend_roles, types)
             picker = PickerPlan(epp, pool, plan_rewrites(service, router, epp.family))
     return Routing(
         spec=spec,
         router=router,
         location=location,
         epp_choice=epp_choice,
-        served=served,
+        backend_roles=backend_roles,
         backend=backend,
         gateway=gateway,
         parents=parents,
@@ -200,7 +201,7 @@ def build_routing_objects(
         router_meta,
         policy,
         roles,
-        served=[role.name for role in routing.served],
+        backend_role_names=[role.name for role in routing.backend_roles],
         ports=ports,
         picker=build_picker_peer(epp) if epp is not None else None,
     )

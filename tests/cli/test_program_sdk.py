@@ -1,6 +1,6 @@
 """The undocumented parts of the SDK that running programs depends on still exist.
 
-The list with the reasons is in `fusioninfer_pulumi/cli/program/recorder.py`.
+The list with the reasons is in `fusioninfer_pulumi/cli/program/mock_monitor.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pulumi
 import pytest
 from pulumi.runtime.mocks import MockMonitor
 
-from fusioninfer_pulumi.cli.program.recorder import Recorder
+from fusioninfer_pulumi.cli.program.mock_monitor import RecordingMonitor
 from fusioninfer_pulumi.cli.program.recording import Recording
 
 Run = Callable[..., Recording]
@@ -54,27 +54,31 @@ def test_recorder_accepts_every_function_the_sdk_registers() -> None:
     assert called >= {"register_transform", "register_stack_transform", "register_resource_hook"}
     # The mocks do not announce state migrations, so the SDK rejects them itself.
     assert {
-        name for name in called - {"register_state_migration"} if not hasattr(Recorder, name)
+        name
+        for name in called - {"register_state_migration"}
+        if not hasattr(RecordingMonitor, name)
     } == set()
 
 
 def test_recorder_answers_every_call_to_the_monitor() -> None:
     called = set(re.findall(r"monitor\.([A-Z]\w+)\(", sources()))
     assert called >= {"RegisterResource", "ReadResource", "Invoke", "Call"}
-    assert {name for name in called if not hasattr(Recorder, name)} == set()
-    assert issubclass(Recorder, MockMonitor)
+    assert {name for name in called if not hasattr(RecordingMonitor, name)} == set()
+    assert issubclass(RecordingMonitor, MockMonitor)
 
 
 def test_calls_to_the_monitor_run_in_the_main_thread(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Recorder.RegisterResource
+    original = RecordingMonitor.RegisterResource
 
-    def checking(self: Recorder, request: Any) -> Any:
+    def checking(self: RecordingMonitor, request: Any) -> Any:
         assert threading.current_thread() is threading.main_thread()
         return original(self, request)
 
-    monkeypatch.setattr(Recorder, "RegisterResource", checking)  # the child process inherits it
+    monkeypatch.setattr(
+        RecordingMonitor, "RegisterResource", checking
+    )  # the child process inherits it
     assert run('k8s.core.v1.ConfigMap("a", metadata={"name": "a"})').objects
 
 

@@ -8,7 +8,12 @@ from typing import Any
 
 from fusioninfer_pulumi.cli.diff._formatting import count_objects, format_service, join_names
 from fusioninfer_pulumi.cli.diff._records import BeforeAfter, EngineChange, RoleEffect
-from fusioninfer_pulumi.cli.diff.manifests import Identity, Manifest, Service, get_label
+from fusioninfer_pulumi.cli.diff.manifests import (
+    Identity,
+    ParsedManifest,
+    ServiceIdentity,
+    get_label,
+)
 from fusioninfer_pulumi.cli.diff.restarts import Edit
 from fusioninfer_pulumi.cli.printing import format_count
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
@@ -20,15 +25,15 @@ from fusioninfer_pulumi.rollout.mixed_revisions import read_engines
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
 #: Stands for the objects that belong to no service.
-_NO_SERVICE = Service(namespace="", name="")
+_NO_SERVICE = ServiceIdentity(namespace="", name="")
 
 
 def describe_changes(
     edits: Sequence[Edit],
     effects: Iterable[RoleEffect],
-    services: Sequence[Container[Service]],
-    rejections: Mapping[Service, Sequence[Finding]],
-    released: Iterable[Identity],
+    services: Sequence[Container[ServiceIdentity]],
+    rejections: Mapping[ServiceIdentity, Sequence[Finding]],
+    unfrozen_lws: Iterable[Identity],
 ) -> Iterator[str]:
     """Yield sentences service by service; if there are several, with the service's name in front.
 
@@ -37,16 +42,16 @@ def describe_changes(
         effects: The effects on replicas.
         services: The services that have objects, before and after.
         rejections: The changes that `pulumi up` rejects, by service.
-        released: LeaderWorkerSets whose replicas restart only because the partition is lowered.
+        unfrozen_lws: LeaderWorkerSets whose replicas restart only because the partition is lowered.
     """
-    by_service: dict[Service, list[Edit]] = {}
+    by_service: dict[ServiceIdentity, list[Edit]] = {}
     for edit in edits:
         service = edit.service if edit.service.name else _NO_SERVICE
         by_service.setdefault(service, []).append(edit)
-    roles: dict[Service, list[RoleEffect]] = {}
+    roles: dict[ServiceIdentity, list[RoleEffect]] = {}
     for effect in effects:
         if effect.kind == "LeaderWorkerSet":
-            roles.setdefault(Service(effect.namespace, effect.service), []).append(effect)
+            roles.setdefault(ServiceIdentity(effect.namespace, effect.service), []).append(effect)
     for service, service_edits in by_service.items():
         name = "other objects" if service == _NO_SERVICE else format_service(*service)
         existed, exists = (service in side for side in services)
@@ -66,10 +71,10 @@ def describe_changes(
             sentences = [sentence]
         prefix = f"{name}: " if len(by_service) > 1 else ""
         yield from (prefix + note for note in sentences)
-    if released:
+    if unfrozen_lws:
         yield (
-            f"partition lowered for {join_names(key.name for key in released)}: replicas with the "
-            "old pod template restart"
+            f"partition lowered for {join_names(key.name for key in unfrozen_lws)}: "
+            "replicas with the old pod template restart"
         )
 
 
@@ -157,14 +162,16 @@ def _is_less(size: Any, other: Any) -> bool:
         return False
 
 
-def _format_target_ports(manifest: Manifest) -> str:
+def _format_target_ports(manifest: ParsedManifest) -> str:
     """Return the target ports of an InferencePool (`targetPorts`) or a Service (`ports`)."""
     pool = [port.get("number") for port in list_items(manifest, "spec", "targetPorts")]
     service = [port.get("targetPort") for port in list_items(manifest, "spec", "ports")]
     return ", ".join(str(port) for port in pool or service if port is not None)
 
 
-def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | None) -> Iterator[str]:
+def describe_traffic_shares(
+    kind: str, old: ParsedManifest | None, new: ParsedManifest | None
+) -> Iterator[str]:
     """Yield how the traffic shares of an InferenceModelRewrite or an HTTPRoute change."""
     shares_before, shares_after = _read_shares(kind, old), _read_shares(kind, new)
     own_pool = inference_pool(get_label(new, labels.SERVICE))
@@ -192,7 +199,7 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
         yield f"{requests}: {text}"
 
 
-def _read_shares(kind: str, manifest: Manifest | None) -> dict[str, Mapping[str, float]]:
+def _read_shares(kind: str, manifest: ParsedManifest | None) -> dict[str, Mapping[str, float]]:
     """Return percentages of targets by model name (InferenceModelRewrite) or rule (HTTPRoute).
 
     The name is empty if the percentages apply to all requests.

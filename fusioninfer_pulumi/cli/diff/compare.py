@@ -24,9 +24,9 @@ from fusioninfer_pulumi.cli.diff._records import (
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
-    Manifest,
     Objects,
-    Service,
+    ParsedManifest,
+    ServiceIdentity,
     count_pods_and_accelerators,
     find_immutable_change,
     get_count,
@@ -44,9 +44,9 @@ from fusioninfer_pulumi.cli.diff.restarts import (
     Steps,
     drop_explained_revision,
     find_rejections,
-    find_released_lws,
     find_role_effects,
     find_step,
+    find_unfrozen_lws,
     index_steps,
 )
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -61,7 +61,7 @@ from fusioninfer_pulumi.rollout.mixed_revisions import (
 _MERGE_KEYS = ("name", "mountPath")
 _SIMPLE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
-Manifests = Sequence[Manifest]
+Manifests = Sequence[ParsedManifest]
 #: The services before and after the change.
 Plans = tuple[Iterable[ServicePlan], Iterable[ServicePlan]]
 
@@ -77,8 +77,8 @@ class Comparison:
         new_services: The new objects, by service.
         edits: The objects that differ.
         autoscaling_notes: Notes about roles whose replicas an autoscaler has set.
-        released: LeaderWorkerSets whose replicas restart only because the partition is lowered. Of
-            those that it excluded as a whole, no object differs.
+        unfrozen_lws: LeaderWorkerSets whose replicas restart only because the partition is lowered.
+            If the old partition excluded a LeaderWorkerSet completely, its objects do not differ.
         rejections: The changes that `pulumi up` rejects, as `find_rejections` returns them.
     """
 
@@ -94,7 +94,7 @@ class Comparison:
         self.new_services = _group_by_service(after)
         self.edits = list(_find_edits(before, after))
         steps = index_steps(old_plans), self.new_steps
-        self.released = find_released_lws(self.lws, steps, self.edits)
+        self.unfrozen_lws = find_unfrozen_lws(self.lws, steps, self.edits)
         self.rejections = find_rejections(self.new_plans, self.lws, self.edits)
 
 
@@ -112,13 +112,13 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
         The difference; its `bool` is False if nothing differs.
     """
     comparison = Comparison(old, new, plans)
-    edits, released = comparison.edits, comparison.released
-    effects = tuple(find_role_effects(comparison.lws, edits, comparison.new_steps, released))
+    edits, unfrozen_lws = comparison.edits, comparison.unfrozen_lws
+    effects = tuple(find_role_effects(comparison.lws, edits, comparison.new_steps, unfrozen_lws))
     changed_services = list(dict.fromkeys(edit.service for edit in edits if edit.service.name))
     engines = tuple(find_engine_changes(edits))
     services = comparison.old_services, comparison.new_services
     notes = [
-        *describe_changes(edits, effects, services, comparison.rejections, released),
+        *describe_changes(edits, effects, services, comparison.rejections, unfrozen_lws),
         *comparison.autoscaling_notes,
         *describe_engine_changes(engines, len(changed_services)),
         *_describe_new_defaults(comparison),
@@ -135,7 +135,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     )
 
 
-def find_mixed_revisions(comparison: Comparison, service: Service) -> list[str]:
+def find_mixed_revisions(comparison: Comparison, service: ServiceIdentity) -> list[str]:
     """Describe the effects on clients while pods of two revisions run."""
     before = comparison.old_services.get(service, [])
     after = comparison.new_services.get(service, [])
@@ -161,8 +161,8 @@ def _describe_new_defaults(comparison: Comparison) -> Iterator[str]:
             yield f"{new} replaces {old} as the library default; set `edition` to keep the old one"
 
 
-def _group_by_service(objects: Objects) -> dict[Service, list[Manifest]]:
-    services: dict[Service, list[Manifest]] = {}
+def _group_by_service(objects: Objects) -> dict[ServiceIdentity, list[ParsedManifest]]:
+    services: dict[ServiceIdentity, list[ParsedManifest]] = {}
     for key, manifest in objects.items():
         services.setdefault(get_service(key, manifest), []).append(manifest)
     return services
@@ -211,7 +211,7 @@ def _find_edits(before: Objects, after: Objects) -> Iterator[Edit]:
 
 
 def _build_change(
-    key: Identity, manifest: Manifest, action: Action, fields: tuple[FieldChange, ...] = ()
+    key: Identity, manifest: ParsedManifest, action: Action, fields: tuple[FieldChange, ...] = ()
 ) -> ObjectChange:
     version = get_text(manifest, "apiVersion")
     return ObjectChange(version, key.kind, key.namespace, key.name, action, fields)
@@ -298,7 +298,7 @@ def _append_index(path: str, index: str | int) -> str:
 
 
 def _sum_pods_and_accelerators(
-    lws: tuple[Objects, Objects], services: Iterable[Service]
+    lws: tuple[Objects, Objects], services: Iterable[ServiceIdentity]
 ) -> Iterator[ServiceTotals]:
     (old_pods, old_accelerators), (new_pods, new_accelerators) = map(_sum_by_service, lws)
     for service in services:
@@ -308,9 +308,9 @@ def _sum_pods_and_accelerators(
             yield ServiceTotals(service.name, service.namespace, pods, accelerators)
 
 
-def _sum_by_service(lws: Objects) -> tuple[Counter[Service], Counter[Service]]:
+def _sum_by_service(lws: Objects) -> tuple[Counter[ServiceIdentity], Counter[ServiceIdentity]]:
     """Return the pods and the accelerators of each service."""
-    pods, accelerators = Counter[Service](), Counter[Service]()
+    pods, accelerators = Counter[ServiceIdentity](), Counter[ServiceIdentity]()
     for key, manifest in lws.items():
         service = get_service(key, manifest)
         lws_pods, lws_accelerators = count_pods_and_accelerators(manifest)

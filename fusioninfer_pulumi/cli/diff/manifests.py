@@ -16,10 +16,10 @@ from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.topology import leader_worker_set as lws_objects
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
-Manifest = Mapping[str, Any]
+ParsedManifest = Mapping[str, Any]
 
 
-class Service(NamedTuple):
+class ServiceIdentity(NamedTuple):
     """The identity of a service; `name` is empty for objects that belong to no service."""
 
     namespace: str
@@ -110,12 +110,12 @@ class Identity(NamedTuple):
         return ("spec.template",) if self.is_apps_workload else ()
 
 
-Objects = Mapping[Identity, Manifest]
+Objects = Mapping[Identity, ParsedManifest]
 
 
-def index_by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]:
+def index_by_identity(manifests: Iterable[ParsedManifest]) -> dict[Identity, ParsedManifest]:
     """Index manifests by identity, as plain values in the same order; flatten `kind: List`."""
-    by_identity: dict[Identity, Manifest] = {}
+    by_identity: dict[Identity, ParsedManifest] = {}
     for manifest in _flatten(manifests):
         group, slash, _ = get_text(manifest, "apiVersion").partition("/")
         name = get_text(manifest, "metadata", "name")
@@ -131,7 +131,7 @@ def index_by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]
     return by_identity
 
 
-def _flatten(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
+def _flatten(manifests: Iterable[ParsedManifest]) -> Iterator[ParsedManifest]:
     for manifest in manifests:
         items = lookup(manifest, "items")
         if isinstance(items, (list, tuple)) and lookup(manifest, "kind") == "List":
@@ -145,18 +145,18 @@ def select_lws(objects: Objects) -> Objects:
     return {key: manifest for key, manifest in objects.items() if key.is_lws}
 
 
-def get_labels(manifest: Manifest | None) -> Mapping[str, Any]:
+def get_labels(manifest: ParsedManifest | None) -> Mapping[str, Any]:
     """Return the labels of an object."""
     object_labels = lookup(manifest, "metadata", "labels")
     return object_labels if isinstance(object_labels, Mapping) else {}
 
 
-def get_label(manifest: Manifest | None, name: str) -> str:
+def get_label(manifest: ParsedManifest | None, name: str) -> str:
     """Return a label of an object, or empty text."""
     return get_text(get_labels(manifest), name)
 
 
-def get_service(key: Identity, manifest: Manifest | None) -> Service:
+def get_service(key: Identity, manifest: ParsedManifest | None) -> ServiceIdentity:
     """Return the service that an object belongs to.
 
     A LeaderWorkerSet without the service's label counts as a service of its own.
@@ -164,20 +164,20 @@ def get_service(key: Identity, manifest: Manifest | None) -> Service:
     name = get_label(manifest, labels.SERVICE)
     if not name and key.is_lws:
         name = key.name
-    return Service(key.namespace, name)
+    return ServiceIdentity(key.namespace, name)
 
 
-def get_role(key: Identity, manifest: Manifest | None) -> str:
+def get_role(key: Identity, manifest: ParsedManifest | None) -> str:
     """Return the role that a workload runs, or the workload's name if it has no label."""
     return get_label(manifest, labels.ROLE_NAME) or key.name
 
 
-def get_partition(manifest: Manifest) -> int:
+def get_partition(manifest: ParsedManifest) -> int:
     """Return the partition of a LeaderWorkerSet; ordinals below it keep their pod template."""
     return get_count(manifest, *_ROLLING_UPDATE, "partition", default=0)
 
 
-def count_pods_and_accelerators(manifest: Manifest) -> tuple[int, int]:
+def count_pods_and_accelerators(manifest: ParsedManifest) -> tuple[int, int]:
     """Count the pods and accelerators of a LeaderWorkerSet."""
     template = lookup(manifest, "spec", "leaderWorkerTemplate")
     replicas = get_count(manifest, "spec", "replicas")
@@ -197,7 +197,7 @@ def _count_accelerators(template: Any) -> int:
         return 0
 
 
-def needs_restart(key: Identity, old: Manifest, new: Manifest) -> bool:
+def needs_restart(key: Identity, old: ParsedManifest, new: ParsedManifest) -> bool:
     """Return whether an update of an object restarts its pods."""
     if key.is_lws:
         return not is_equal(_read_lws_revision(old), _read_lws_revision(new))
@@ -205,13 +205,13 @@ def needs_restart(key: Identity, old: Manifest, new: Manifest) -> bool:
     return key.is_apps_workload and not is_equal(old_template, new_template)
 
 
-def _read_spec_field(manifest: Manifest, field: str) -> Any:
+def _read_spec_field(manifest: ParsedManifest, field: str) -> Any:
     """Return a field of the spec; if the whole spec is secret, return the text that masks it."""
     spec = lookup(manifest, "spec")
     return spec if isinstance(spec, str) else lookup(spec, field)
 
 
-def _read_lws_revision(manifest: Manifest) -> list[Any]:
+def _read_lws_revision(manifest: ParsedManifest) -> list[Any]:
     """Return the values whose change creates a new revision."""
     template = _read_spec_field(manifest, "leaderWorkerTemplate")
     if isinstance(template, Mapping):
@@ -224,7 +224,7 @@ def _read_lws_revision(manifest: Manifest) -> list[Any]:
     return [template, _NETWORK_DEFAULT if network is None else network]
 
 
-def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | None:
+def find_immutable_change(key: Identity, old: ParsedManifest, new: ParsedManifest) -> str | None:
     """Return a changed immutable field, which forces a replacement of the object, or None."""
     if key.is_apps_workload:
         changed = not is_equal(lookup(old, "spec", "selector"), lookup(new, "spec", "selector"))

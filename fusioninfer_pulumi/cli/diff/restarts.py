@@ -20,9 +20,9 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_NETWORK,
     LWS_TEMPLATE,
     Identity,
-    Manifest,
     Objects,
-    Service,
+    ParsedManifest,
+    ServiceIdentity,
     get_count,
     get_label,
     get_labels,
@@ -54,14 +54,14 @@ class Edit:
     """
 
     key: Identity
-    old: Manifest | None
-    new: Manifest | None
+    old: ParsedManifest | None
+    new: ParsedManifest | None
     change: ObjectChange
     restarts: bool = False
     immutable_field: str | None = None
 
     @property
-    def service(self) -> Service:
+    def service(self) -> ServiceIdentity:
         """The service that the object belongs to."""
         return get_service(self.key, self.new or self.old)
 
@@ -96,14 +96,14 @@ def find_step(key: Identity, steps: Steps) -> LwsStep | None:
     return steps.get((key.namespace, key.name)) or steps.get(("", key.name))
 
 
-def find_released_lws(
+def find_unfrozen_lws(
     lws: tuple[Objects, Objects], steps: tuple[Steps, Steps], edits: Iterable[Edit]
 ) -> list[Identity]:
     """Return LeaderWorkerSets whose replicas restart only because the partition is lowered."""
     old_lws, new_lws = lws
     old_steps, new_steps = steps
     restarting = {edit.key for edit in edits if edit.restarts}
-    released = []
+    unfrozen_lws = []
     for key, old in old_lws.items():
         new = new_lws.get(key)
         if new is None or key in restarting:
@@ -112,8 +112,8 @@ def find_released_lws(
         was_frozen = before is not None and before.is_frozen
         is_free = after is not None and not after.is_frozen
         if (was_frozen and is_free) or get_partition(old) > get_partition(new):
-            released.append(key)
-    return released
+            unfrozen_lws.append(key)
+    return unfrozen_lws
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,11 @@ class _ComparedLws:
     """A LeaderWorkerSet of a changed service; `edit` is None if it is the same before and after."""
 
     key: Identity
-    old: Manifest | None
-    new: Manifest | None
+    old: ParsedManifest | None
+    new: ParsedManifest | None
     edit: Edit | None
     step: LwsStep | None
-    is_released: bool
+    is_unfrozen: bool
 
     @property
     def counts(self) -> BeforeAfter:
@@ -188,7 +188,10 @@ class _ComparedLws:
 
 
 def find_role_effects(
-    lws: tuple[Objects, Objects], edits: Sequence[Edit], steps: Steps, released: Container[Identity]
+    lws: tuple[Objects, Objects],
+    edits: Sequence[Edit],
+    steps: Steps,
+    unfrozen_lws: Container[Identity],
 ) -> Iterator[RoleEffect]:
     """Yield the effects on replicas of the services that have a changed object.
 
@@ -197,7 +200,7 @@ def find_role_effects(
     """
     old_lws, new_lws = lws
     edits_by_key = {edit.key: edit for edit in edits}
-    services: dict[Service, dict[str, list[_ComparedLws]]] = {
+    services: dict[ServiceIdentity, dict[str, list[_ComparedLws]]] = {
         edit.service: {} for edit in edits if edit.service.name
     }
     for key in {**old_lws, **new_lws}:
@@ -207,7 +210,7 @@ def find_role_effects(
             new=new_lws.get(key),
             edit=edits_by_key.get(key),
             step=find_step(key, steps),
-            is_released=key in released,
+            is_unfrozen=key in unfrozen_lws,
         )
         manifest = compared.new or compared.old
         service = get_service(key, manifest)
@@ -221,7 +224,9 @@ def find_role_effects(
                 yield _describe_apps_effect(service, edit)
 
 
-def _describe_role_effect(service: Service, role: str, lws: Sequence[_ComparedLws]) -> RoleEffect:
+def _describe_role_effect(
+    service: ServiceIdentity, role: str, lws: Sequence[_ComparedLws]
+) -> RoleEffect:
     replicas = BeforeAfter(
         sum(item.counts.before for item in lws), sum(item.counts.after for item in lws)
     )
@@ -233,7 +238,7 @@ def _describe_role_effect(service: Service, role: str, lws: Sequence[_ComparedLw
         if bool(read_lws_gang_reference(edit.old)) != bool(read_lws_gang_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
-    restart_reason = "partition lowered" if any(item.is_released for item in lws) else ""
+    restart_reason = "partition lowered" if any(item.is_unfrozen for item in lws) else ""
     if any(item.restarts for item in lws):
         restart_reason = _describe_reason(changes, gangs)
     existed = any(item.old is not None for item in lws)
@@ -260,7 +265,7 @@ def _describe_role_effect(service: Service, role: str, lws: Sequence[_ComparedLw
     )
 
 
-def _describe_apps_effect(service: Service, edit: Edit) -> RoleEffect:
+def _describe_apps_effect(service: ServiceIdentity, edit: Edit) -> RoleEffect:
     return RoleEffect(
         service=service.name,
         namespace=service.namespace,
@@ -365,7 +370,7 @@ def _is_gang_field(change: FieldChange) -> bool:
 
 def find_rejections(
     plans: Sequence[ServicePlan], lws: tuple[Objects, Objects], edits: Iterable[Edit]
-) -> dict[Service, list[Finding]]:
+) -> dict[ServiceIdentity, list[Finding]]:
     """Return findings about changes that `pulumi up` rejects if the old objects are running.
 
     Kueue's webhook rejects the changes that `check_kueue_changes` finds, and the library rejects
@@ -375,12 +380,12 @@ def find_rejections(
     old_lws, new_lws = lws
     edits_by_key = {edit.key: edit for edit in edits}
     plan_counts = Counter((str(plan.namespace), plan.service) for plan in plans)
-    rejections: dict[Service, list[Finding]] = {}
+    rejections: dict[ServiceIdentity, list[Finding]] = {}
     for plan in plans:
         new_keys = index_lws_by_name(plan, new_lws)
         if not new_keys or plan_counts[str(plan.namespace), plan.service] > 1:
             continue
-        service = Service(next(iter(new_keys.values())).namespace, plan.service)
+        service = ServiceIdentity(next(iter(new_keys.values())).namespace, plan.service)
         old_keys = index_lws_by_name(plan, old_lws)
         roles_of_other_layout = {
             key.name: get_role(key, manifest)
@@ -389,7 +394,7 @@ def find_rejections(
             and read_layout(get_labels(manifest)) not in (None, plan.shape.layout)
         }
         changed_policies: set[str] = set()
-        updated_in_place: dict[str, tuple[Manifest, Manifest]] = {}
+        updated_in_place: dict[str, tuple[ParsedManifest, ParsedManifest]] = {}
         running: dict[str, RunningLws | None] = {}
         for name, key in old_keys.items():
             edit = edits_by_key.get(key)
@@ -433,5 +438,5 @@ def index_lws_by_name(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
     return by_name if len(by_name) == len(keys) else {}
 
 
-def _get_template(manifest: Manifest) -> Any:
+def _get_template(manifest: ParsedManifest) -> Any:
     return lookup(manifest, "spec", "leaderWorkerTemplate")

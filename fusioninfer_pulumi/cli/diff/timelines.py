@@ -10,8 +10,8 @@ from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.cli.diff._formatting import join_names
 from fusioninfer_pulumi.cli.diff.compare import Comparison, Manifests, Plans, find_mixed_revisions
 from fusioninfer_pulumi.cli.diff.manifests import (
-    Manifest,
-    Service,
+    ParsedManifest,
+    ServiceIdentity,
     count_pods_and_accelerators,
     get_count,
     get_label,
@@ -134,7 +134,7 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
     old_lws, new_lws = comparison.lws
     old_keys, new_keys = index_lws_by_name(plan, old_lws), index_lws_by_name(plan, new_lws)
     namespace = next((key.namespace for key in new_keys.values()), str(plan.namespace))
-    service = Service(namespace, plan.service)
+    service = ServiceIdentity(namespace, plan.service)
     running = {
         key: manifest for key, manifest in old_lws.items() if get_service(key, manifest) == service
     }
@@ -170,7 +170,7 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
         changes[step.name] = LwsChange(
             before=_read_size(old_lws[key]),
             after=new_size,
-            restarts=restarts or key in comparison.released,
+            restarts=restarts or key in comparison.unfrozen_lws,
             is_recreated=restarts and (is_replaced or has_recreate_strategy),
             changes_pair_revision=pair_changes.get(step.name, False),
         )
@@ -184,7 +184,7 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
     return ServiceTimeline(plan.service, timeline, mixed=mixed)
 
 
-def _read_size(manifest: Manifest) -> LwsSize:
+def _read_size(manifest: ParsedManifest) -> LwsSize:
     replicas = get_count(manifest, "spec", "replicas")
     _, devices = count_pods_and_accelerators(manifest)
     return LwsSize(replicas, devices // replicas if replicas else 0)

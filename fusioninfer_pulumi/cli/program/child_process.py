@@ -24,8 +24,8 @@ import pulumi.runtime
 from pulumi import Output
 from pulumi.errors import RunError
 
+from fusioninfer_pulumi.cli.program.mock_monitor import RecordingMonitor
 from fusioninfer_pulumi.cli.program.project_files import UNKNOWN_WITHOUT_PULUMI, Project
-from fusioninfer_pulumi.cli.program.recorder import Recorder
 from fusioninfer_pulumi.cli.program.recording import Recording
 from fusioninfer_pulumi.component.pulumi_sdk import collected_services
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Rule, error, warning
@@ -67,24 +67,24 @@ def main(
 
     if not show_secrets:
         _intercept_secrets(send)
-    recorder = Recorder(project, show_secrets=show_secrets)
+    monitor = RecordingMonitor(project, show_secrets=show_secrets)
     services: list[tuple[str, ServicePlan]] = []
     collected_services.set(services)
     try:
-        _run(project, recorder)
+        _run(project, monitor)
     except BaseException as exc:  # noqa: BLE001  # also KeyboardInterrupt and the like
         *first, last = _explain_failure(exc)
         frames = _find_user_frames(exc, project.root)
         send(Recording((*first, replace(last, frames=frames))))
         return
     findings = (
-        *(warning(PROGRAM_MESSAGE, (), text) for text in recorder.messages),
+        *(warning(PROGRAM_MESSAGE, (), text) for text in monitor.messages),
         # Sorted, because the order of registrations depends on the SDK's version.
-        *(warning(UNKNOWN_WITHOUT_PULUMI, (), text) for text in sorted(recorder.unknown)),
+        *(warning(UNKNOWN_WITHOUT_PULUMI, (), text) for text in sorted(monitor.unknown)),
     )
-    objects = tuple(item for items in recorder.objects.values() for item in items)
+    objects = tuple(item for items in monitor.objects.values() for item in items)
     documents = tuple(
-        LoadedDocument(recorder.origins[name]._replace(document=number), plan=plan)
+        LoadedDocument(monitor.origins[name]._replace(document=number), plan=plan)
         for number, (name, plan) in enumerate(services, start=1)
     )
     copyreg.pickle(Output, _reduce_output)  # only now, because `copy` would also use it
@@ -104,18 +104,18 @@ def _reduce_output(output: Output[Any]) -> tuple[Any, ...]:
     return (str, (text,)) if isinstance(text, str) else (UnknownOutput, ())
 
 
-def _run(project: Project, recorder: Recorder) -> None:
+def _run(project: Project, monitor: RecordingMonitor) -> None:
     """Run a program to its end; its exceptions propagate."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(_Executor(max_workers=4))
     # After a program fails, asyncio would print the exceptions of tasks that nothing awaited.
     loop.set_exception_handler(lambda _loop, _context: None)
-    recorder.install()
+    monitor.install()
     pulumi.runtime.set_all_config(project.config, list(project.encrypted))
 
     def run_program() -> None:
-        pulumi.runtime.register_stack_transformation(recorder.record_position)
+        pulumi.runtime.register_stack_transformation(monitor.record_position)
         try:
             if project.runtime == "yaml":
                 from fusioninfer_pulumi.cli.program.yaml_program import YamlProgram

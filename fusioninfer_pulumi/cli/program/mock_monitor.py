@@ -48,7 +48,7 @@ _NOT_CALLED = "providers are not called, so its result is unknown or empty"
 _EXPANDED = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
 
 
-class Recorder(MockMonitor, Mocks):
+class RecordingMonitor(MockMonitor, Mocks):
     """Stands in for the mocks, monitor and engine of the SDK; records objects and runs transforms.
 
     MockMonitor also answers calls that newer SDKs add. RegisterResource is overridden, because the
