@@ -1,9 +1,8 @@
-"""Run a command in a sandbox, which has its own kernel namespaces:
-`python -m e2e.serve.sandbox COMMAND ...`.
+"""Run a command in a sandbox: `python -m e2e.serve.sandbox COMMAND ...`.
 
-Pod addresses, kube-proxy's rules and mounts exist only inside these network, mount and process
-namespaces. The kernel kills all processes inside when the first one exits. `Relay` connects sockets
-that listen outside.
+A sandbox has its own network, mount and process namespaces. Pod addresses, kube-proxy's rules and
+mounts exist only inside. The kernel kills all processes inside when the first one exits. `Relay`
+connects sockets that listen outside.
 """
 
 from __future__ import annotations
