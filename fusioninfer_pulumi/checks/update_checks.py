@@ -442,10 +442,10 @@ def _simulate(
     stuck = [by_name[step.name] for step in steps if step.name in changing]
     joining = [member for member in _find_missing(members, joined) if member.is_joining]
     roles = {member.role.name for member in joining}
-    last_stage = max((member.step.stage for member in joining), default=0)
-    # The joining members wait only for stuck members of their own role or of an earlier stage.
+    last_wave = max((member.step.wave for member in joining), default=0)
+    # The joining members wait only for stuck members of their own role or of an earlier wave.
     blocking = [
-        member for member in stuck if member.role.name in roles or member.step.stage < last_stage
+        member for member in stuck if member.role.name in roles or member.step.wave < last_wave
     ]
     return blocking or stuck, joining
 

@@ -1,8 +1,8 @@
 """Runs an update: registers LeaderWorkerSets in order, and waits until the service is up.
 
-`rollout/state_machine.py` decides what to do next. This module executes its actions, and feeds it
-Pulumi's results and lists of live objects. A LeaderWorkerSet is registered only when it may change,
-so that waiting ones occupy no worker of the Pulumi engine.
+`rollout/state_machine.py` decides what to do next, and defines the terms. This module carries out
+its actions, and passes it the results of registrations and polls. A LeaderWorkerSet is registered
+only when it may change, so that waiting ones occupy no worker of the Pulumi engine.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.rollout.state_machine import (
     Fail,
-    ListReturned,
+    LwsSnapshot,
     LwsState,
     Observation,
-    PulumiAnswered,
+    PollCompleted,
     Register,
+    RegistrationsCompleted,
     ReportProgress,
-    Snapshot,
-    Stage,
+    UpdatePhase,
     UpdateStarted,
     UpdateState,
     Warn,
     advance,
-    compute_pause,
+    compute_poll_interval,
 )
-from fusioninfer_pulumi.rollout.update_order import LwsStep, find_pair_changes, order_update
+from fusioninfer_pulumi.rollout.update_order import LwsStep, compare_pair_revisions, order_update
 from fusioninfer_pulumi.topology.gang import read_gang_minimum
 
 # Keyed by the stack, so that entries are dropped with it.
@@ -129,7 +129,7 @@ class Update:
                 return
             await self._run_steps()
             self._available_at = time.monotonic()
-            self.deadline = self._state.find_wait_deadline(self._available_at)
+            self.deadline = self._state.compute_wait_deadline(self._available_at)
             self.replicas_available.set_result(None)
             accepted, scheduled = await self._wait_for_objects()
             self._done.set_result(await self._build_observed(accepted, scheduled))
@@ -157,8 +157,8 @@ class Update:
                     await self._fail(action.message, action.names)
             if self._state.is_over:
                 return
-            is_listing = self._state.is_listing
-            observation = await (self._list() if is_listing else self._next_answer())
+            wait = self._poll if self._state.is_polling else self._wait_for_registration_or_poll
+            observation = await wait()
 
     def _register(self, names: Iterable[str]) -> None:
         for name in names:
@@ -166,30 +166,34 @@ class Update:
             metadata = self._resources["LeaderWorkerSet", name].metadata.future()
             self._registrations[name] = asyncio.ensure_future(metadata)
 
-    async def _list(self) -> ListReturned:
+    async def _poll(self) -> PollCompleted:
         try:
             live = self._live_lws = await self._cluster.read_objects(self.plan.service, LWS)
         except UnreadableError as exc:
-            return ListReturned(time.monotonic(), None, str(exc))
-        known = ((name, lws.step) for name, lws in self._state.lws.items() if name in live)
-        return ListReturned(
-            time.monotonic(), {name: _build_snapshot(step, live[name]) for name, step in known}
-        )
+            return PollCompleted(time.monotonic(), None, str(exc))
+        snapshots = {
+            name: _build_snapshot(lws.step, live[name])
+            for name, lws in self._state.lws.items()
+            if name in live
+        }
+        return PollCompleted(time.monotonic(), snapshots)
 
-    async def _next_answer(self) -> PulumiAnswered:
-        """Wait until Pulumi has registered a LeaderWorkerSet, or until the next list is due."""
-        wake = self._state.wake_at
-        pause = None if wake is None else max(0.0, wake - time.monotonic())
+    async def _wait_for_registration_or_poll(self) -> RegistrationsCompleted:
+        """Wait until a registration is complete, or until the next poll is due."""
+        poll_due_at = self._state.poll_due_at
+        timeout = None if poll_due_at is None else max(0.0, poll_due_at - time.monotonic())
         if self._registrations:
             first = asyncio.FIRST_COMPLETED
-            await asyncio.wait(self._registrations.values(), timeout=pause, return_when=first)
+            await asyncio.wait(self._registrations.values(), timeout=timeout, return_when=first)
         else:
-            assert pause is not None, "an update without timers and answers is over"
-            await asyncio.sleep(pause)
+            assert timeout is not None, "an update that waits for nothing is over"
+            await asyncio.sleep(timeout)
         names = [name for name, task in self._registrations.items() if task.done()]
-        answers = {name: self._registrations.pop(name).result() for name in names}
-        versions = {name: read_version(metadata or {}) for name, metadata in answers.items()}
-        return PulumiAnswered(time.monotonic(), versions)
+        metadata_by_name = {name: self._registrations.pop(name).result() for name in names}
+        versions = {
+            name: read_version(metadata or {}) for name, metadata in metadata_by_name.items()
+        }
+        return RegistrationsCompleted(time.monotonic(), versions)
 
     async def wait_for_services(self, services: Sequence[str]) -> None:
         """Wait until services of the namespace are available."""
@@ -230,7 +234,7 @@ class Update:
                 )
                 await self._fail(message, None)
             self._progress.show_line(f"the route waits for service {service}: {missing}")
-            await asyncio.sleep(compute_pause(waited))
+            await asyncio.sleep(compute_poll_interval(waited))
 
     async def _wait_for_objects(self) -> tuple[Objects, dict[str, str]]:
         """Wait until the gang is scheduled, or until gateways have accepted the route.
@@ -261,7 +265,7 @@ class Update:
                     names = ", ".join(f"{m['kind']} {m['metadata']['name']}" for m in manifests)
                     self._progress.log_once(f"not checked: {names}: {exc}")
                     return live, {}
-                # Otherwise the last list is used until the next one succeeds.
+                # Otherwise the objects read last are used until the next read succeeds.
             missing = find_unaccepted(self.plan, manifests, live)
             if missing is None:
                 break
@@ -269,19 +273,19 @@ class Update:
             if now > self.deadline:
                 await self._fail(f"{missing} after {self.plan.wait.timeout} (wait.timeout)", ())
             self._progress.show_line(missing)
-            await asyncio.sleep(compute_pause(now - begin))
+            await asyncio.sleep(compute_poll_interval(now - begin))
         if level is not WaitLevel.SCHEDULED:
             return live, {}
         return live, dict(map(_read_name_and_minimum, manifests))
 
     async def _build_observed(self, accepted: Objects, scheduled: Mapping[str, str]) -> Observed:
         live: Mapping[str, Any] = {**self._observed_before.objects, **accepted}
-        # If nothing was listed and a LeaderWorkerSet may be unavailable, list now.
+        # If the update has not polled and a LeaderWorkerSet may be unavailable, poll now.
         if self._live_lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
-            self._state, _ = advance(self._state, await self._list())
+            self._state, _ = advance(self._state, await self._poll())
         live = {**live, **(self._live_lws or {})}
         served_before = self._observed_before.served or {}
-        served = {**served_before, **self._state.served_revisions, **scheduled}
+        served = {**served_before, **self._state.last_available_revisions, **scheduled}
         names = {manifest["metadata"]["name"] for manifest in self._manifests}
         return Observed(
             {name: _keep_observed_fields(state) for name, state in live.items() if name in names},
@@ -315,7 +319,7 @@ def build_initial_state(
         planned: (old.pair_revision, gang if old.spec is None else old.spec.gang)
         for planned, old in lws_before.items()
     }
-    for lws_step in order_update(plan, find_pair_changes(plan, pairs)):
+    for lws_step in order_update(plan, compare_pair_revisions(plan, pairs)):
         before = lws_before.get(lws_step.name)
         revision = revisions[lws_step.name]
         served = (observed.served or {}).get(lws_step.name)
@@ -326,8 +330,8 @@ def build_initial_state(
             revision_before="" if before is None else before.revision,
             # Older versions of this library recorded no served revisions, but their updates ended
             # only when all replicas were available.
-            is_settled=lws_step.is_frozen or observed.served is None or served == revision,
-            served_revision=served,
+            can_skip_wait=lws_step.is_frozen or observed.served is None or served == revision,
+            last_available_revision=served,
             existed_before=before is not None,
         )
     needs_discovery = existing is None or is_adopting_objects()
@@ -335,19 +339,19 @@ def build_initial_state(
         lws,
         plan.wait.timeout,
         plan.wait.level.awaits_replicas,
-        Stage.DISCOVERING if needs_discovery else Stage.RUNNING,
-        needs_list=needs_discovery,
+        UpdatePhase.DISCOVERING if needs_discovery else UpdatePhase.RUNNING,
+        needs_first_poll=needs_discovery,
     )
 
 
-def _build_snapshot(lws_step: LwsStep, live: Mapping[str, Any]) -> Snapshot:
+def _build_snapshot(lws_step: LwsStep, live: Mapping[str, Any]) -> LwsSnapshot:
     if lws_step.has_optional_replicas:
         # The field is missing while no replica is ready.
-        is_up = bool(get_current_status(live).get("readyReplicas"))
+        is_lws_available = bool(get_current_status(live).get("readyReplicas"))
     else:
-        is_up = is_available(live) if lws_step.is_per_role else is_ready(live)
+        is_lws_available = is_available(live) if lws_step.is_per_role else is_ready(live)
     revision = (live["metadata"].get("labels") or {}).get(labels.REVISION)
-    return Snapshot(read_version(live["metadata"]), is_up, str(revision or ""))
+    return LwsSnapshot(read_version(live["metadata"]), is_lws_available, str(revision or ""))
 
 
 def _read_name_and_minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:

@@ -32,8 +32,8 @@ from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import list_items, lookup
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import (
-    find_pair_changes,
-    has_pair_stages,
+    compare_pair_revisions,
+    has_pair_waves,
     is_group_rollout,
 )
 from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
@@ -272,8 +272,10 @@ def _find_advice(
         )
     if {lws.name for lws in before} != {lws.name for lws in after}:
         return "an update that adds or removes no replicas avoids it"
-    changes = find_pair_changes(plan, {lws.name: (lws.pair_revision, lws.gang) for lws in before})
-    if has_pair_stages(plan, changes):
+    changes = compare_pair_revisions(
+        plan, {lws.name: (lws.pair_revision, lws.gang) for lws in before}
+    )
+    if has_pair_waves(plan, changes):
         return None
     return "layout PerReplica with two prefill replicas and strategy Rolling avoids it"
 

@@ -1,7 +1,18 @@
-"""State machine of an update: which LeaderWorkerSets to register, and when to list or fail.
+"""State machine of an update: which LeaderWorkerSets to register, and when to poll or fail.
 
 `advance` takes a state and an observation, and returns the next state and the actions to carry out.
 It is pure: `component/update_run.py` carries out the actions and makes the observations.
+
+Terms of this package:
+
+* Register: pass a LeaderWorkerSet to Pulumi. The registration is complete once Pulumi has created,
+  updated or skipped the object.
+* Poll: one request that lists the service's LeaderWorkerSets in the cluster.
+* Available: a poll showed the registered generation available. The last available revision of a
+  LeaderWorkerSet is recorded in the stack's state for later updates.
+* Required: the gang needs it; optional replicas run if accelerators are left. Pulumi may wait for
+  required LeaderWorkerSets, and never for optional ones.
+* Partition, wave and limit: see `update_order.LwsStep`.
 """
 
 from __future__ import annotations
@@ -16,42 +27,43 @@ from fusioninfer_pulumi.findings import list_names
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rollout.update_order import LwsStep, choose_next_lws
 
-#: Minimum pause between two lists: while replicas wait for each other, and otherwise.
-ROLLING_PAUSE_SECONDS, PAUSE_SECONDS = 0.25, 1.0
-#: Between these limits, the pause is `PAUSE_FRACTION` of the time since the last change.
-MAX_PAUSE_SECONDS, PAUSE_FRACTION = 5.0, 0.1
-#: After this many failed attempts at the first list, the cluster counts as unreadable.
+#: Minimum time between two polls: while any LeaderWorkerSet waits for others, and otherwise.
+MIN_ROLLING_POLL_SECONDS, MIN_POLL_SECONDS = 0.25, 1.0
+#: While nothing changes, the time between polls grows: it is `POLL_FRACTION` of the time since the
+#: last change, but at most `MAX_POLL_SECONDS`.
+MAX_POLL_SECONDS, POLL_FRACTION = 5.0, 0.1
+#: After this many failed attempts at the first poll, the cluster counts as unreadable.
 MAX_ATTEMPTS = 3
-#: A replica that has served counts as broken once it is unavailable for this time, or for half of
-#: `rollout.timeout` if that is shorter. Before, it may only have missed probes on a busy node.
+#: A replica counts as broken once it has been unavailable for this time, or for half of
+#: `rollout.timeout` if that is shorter. Until then it may only have missed probes on a busy node.
 BROKEN_SECONDS = 60.0
 
-#: Uid and generation of a live object. The uid is empty if `pulumi up --target` skipped it.
+#: UID and generation of a live object. The UID is empty if `pulumi up --target` skipped it.
 ObjectVersion: TypeAlias = tuple[str, int]
 
 
-class Phase(Enum):
+class LwsPhase(Enum):
     """Progress of the update of one LeaderWorkerSet."""
 
-    WAITING = "existed before, must not change yet"
-    OPTIONAL = "new and optional, created after all others"
-    REGISTERED = "registered, Pulumi has not answered yet"
-    CHANGING = "changed, others wait until it is available"
-    STARTING = "must become available, but no other waits for it"
-    DONE = "finished"
+    WAITING = "existed before the update, not registered yet"
+    DEFERRED = "new and optional, registered after all others"
+    REGISTERED = "registered, the registration is not complete"
+    CHANGING = "registered, others wait until it is available"
+    STARTING = "registered, the update waits until it is available, but no other waits for it"
+    DONE = "registered, the update does not wait for it, or no longer"
 
 
-class Stage(Enum):
+class UpdatePhase(Enum):
     """Progress of the whole update."""
 
-    DISCOVERING = "lists existing LeaderWorkerSets, because the stack's state is not enough"
-    LISTING = "lists once before the first replica changes"
+    DISCOVERING = "polls to find LeaderWorkerSets that the stack's state may lack"
+    FIRST_POLL = "polls once before the first replica changes"
     RUNNING = "changes replicas and waits for them"
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """A LeaderWorkerSet in a list of live objects.
+class LwsSnapshot:
+    """A LeaderWorkerSet as a poll showed it.
 
     Attributes:
         is_available: Whether the generation in `version` is available.
@@ -68,20 +80,25 @@ class LwsState:
 
     Attributes:
         revision: Revision after the update.
-        version_before: ObjectVersion in the stack's state, or None if it is not in the state.
-        revision_before: Revision in the stack's state.
-        is_settled: Whether the update need not wait for it if nothing changes: its target revision
-            was available, it is frozen, or nothing is known about it.
-        served_revision: Last revision that was available, or None if none ever was.
-        existed_before: Whether it existed before the update, so that a change stops a replica;
-            False once Pulumi has recreated it.
-        version: ObjectVersion that Pulumi returned, or None until Pulumi answers.
-        snapshot: Its entry in the last list, or None if it was missing.
-        unavailable_since: Time of the first list in a row that showed it unavailable; None if
-            available or missing.
-        may_recover: Whether it is unavailable, but has served and may only have missed probes.
-        deadline: When it must be available, in the phases CHANGING and STARTING.
-        uses_rollout_timeout: Whether `rollout.timeout` sets the deadline; else `wait.timeout`.
+        version_before: UID and generation in the stack's state; None if the state does not contain
+            the LeaderWorkerSet.
+        revision_before: Revision in the stack's state; empty if the state does not contain the
+            LeaderWorkerSet.
+        can_skip_wait: Whether the update need not wait for the LeaderWorkerSet if its registration
+            changes nothing: `revision` was available before, the partition keeps its template, or
+            the state records no availability.
+        last_available_revision: The last revision that was available, or None if none ever was.
+        existed_before: Whether the LeaderWorkerSet existed before the update, so that a change
+            stops a replica. False once Pulumi has recreated it.
+        registered_version: UID and generation that Pulumi returned; None until the registration is
+            complete.
+        snapshot: The LeaderWorkerSet in the last poll; None if the poll did not find it.
+        unavailable_since: Time of the first of consecutive polls that showed it unavailable; None
+            if the last poll showed it available or did not find it.
+        is_recently_unavailable: Whether its live revision was available before and it may only have
+            missed probes since `unavailable_since` (see `BROKEN_SECONDS`).
+        deadline: When it must be available; used in the phases CHANGING and STARTING.
+        uses_rollout_timeout: Whether the deadline comes from `rollout.timeout`, not `wait.timeout`.
         timeout_text: The deadline's timeout for messages, such as `after 45m (rollout.timeout)`.
     """
 
@@ -89,37 +106,40 @@ class LwsState:
     revision: str
     version_before: ObjectVersion | None
     revision_before: str
-    is_settled: bool
-    served_revision: str | None
+    can_skip_wait: bool
+    last_available_revision: str | None
     existed_before: bool
-    phase: Phase = Phase.WAITING
-    version: ObjectVersion | None = None
-    snapshot: Snapshot | None = None
+    phase: LwsPhase = LwsPhase.WAITING
+    registered_version: ObjectVersion | None = None
+    snapshot: LwsSnapshot | None = None
     unavailable_since: float | None = None
-    may_recover: bool = False
+    is_recently_unavailable: bool = False
     deadline: float = math.inf
     uses_rollout_timeout: bool = False
     timeout_text: str = ""
 
     @property
-    def is_up(self) -> bool:
-        """Whether the last list shows it available, at the registered version or a later one."""
+    def is_available(self) -> bool:
+        """Whether the last poll showed the registered generation or a later one available."""
         if self.snapshot is None or not self.snapshot.is_available:
             return False
         uid, generation = self.snapshot.version
-        return self.version is None or (uid == self.version[0] and generation >= self.version[1])
+        registered = self.registered_version
+        return registered is None or (uid == registered[0] and generation >= registered[1])
 
     @property
     def is_being_created(self) -> bool:
-        """Whether it is required and being created; no replica restarts before it exists."""
-        return self.phase is Phase.REGISTERED and self.step.is_required and not self.existed_before
+        """Whether Pulumi is creating it, and no replica may restart before it exists."""
+        return (
+            self.phase is LwsPhase.REGISTERED and self.step.is_required and not self.existed_before
+        )
 
     @property
     def is_changing(self) -> bool:
-        """Whether others wait for it, because this update may have made it unavailable."""
-        if self.phase is Phase.REGISTERED:
+        """Whether others wait for it, because the update may have made it unavailable."""
+        if self.phase is LwsPhase.REGISTERED:
             return self.existed_before and self.step.blocks_others
-        return self.phase is Phase.CHANGING
+        return self.phase is LwsPhase.CHANGING
 
 
 @dataclass(frozen=True)
@@ -129,67 +149,70 @@ class UpdateState:
     Attributes:
         lws: The LeaderWorkerSets by name, in the order of the update.
         wait_timeout: `wait.timeout`, the timeout of new replicas.
-        awaits_replicas: Whether the update waits for new replicas.
-        needs_list: Whether the update fails if the first list fails.
-        is_listing: Whether a list is requested and has not returned.
-        has_list: Whether a list has succeeded. If a later one fails, the last success counts.
-        failures: Failed attempts at the first list.
-        blocked_since: When `is_blocked` became true, None while it is false.
-        changed_at: When the update started, or something was last registered or became available.
-        next_list: When the next list is due.
+        awaits_replicas: Whether the update waits for new replicas (`wait.level`).
+        needs_first_poll: Whether the update fails if the first poll fails.
+        is_polling: Whether a poll has started and not completed.
+        has_polled: Whether a poll has succeeded. If a later one fails, the last success counts.
+        failures: Failed attempts at the first poll.
+        blocked_since: When `is_blocked` became true; None while it is false.
+        changed_at: When the update started, or any LeaderWorkerSet was last registered or became
+            available.
+        next_poll: Earliest time of the next poll.
     """
 
     lws: Mapping[str, LwsState]
     wait_timeout: str
     awaits_replicas: bool
-    stage: Stage
-    needs_list: bool = False
-    is_listing: bool = False
-    has_list: bool = False
+    phase: UpdatePhase
+    needs_first_poll: bool = False
+    is_polling: bool = False
+    has_polled: bool = False
     failures: int = 0
     blocked_since: float | None = None
     changed_at: float = 0.0
-    next_list: float = 0.0
+    next_poll: float = 0.0
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to register or await."""
-        return self.stage is Stage.RUNNING and self._phases <= {Phase.DONE}
+        """Whether all LeaderWorkerSets are registered and the update waits for none of them."""
+        return self.phase is UpdatePhase.RUNNING and self._phases <= {LwsPhase.DONE}
 
     @property
-    def wake_at(self) -> float | None:
-        """When the next list is due; None if the update waits for Pulumi or for a list."""
-        return self.next_list if self._needs_polling and not self.is_listing else None
+    def poll_due_at(self) -> float | None:
+        """When the next poll starts; None if the update needs none, or one has started."""
+        return self.next_poll if self._needs_polling and not self.is_polling else None
 
     @property
-    def unavailable(self) -> set[str]:
-        """Unavailable LeaderWorkerSets that existed before; none before the first list."""
-        if not self.has_list:
+    def unavailable_lws(self) -> set[str]:
+        """LeaderWorkerSets that existed before and are unavailable; none before the first poll."""
+        if not self.has_polled:
             return set()
-        return {name for name, lws in self.lws.items() if lws.existed_before and not lws.is_up}
-
-    @property
-    def served_revisions(self) -> dict[str, str]:
-        """The last revisions that were available, by name."""
         return {
-            name: lws.served_revision
-            for name, lws in self.lws.items()
-            if lws.served_revision is not None
+            name for name, lws in self.lws.items() if lws.existed_before and not lws.is_available
         }
 
-    def find_wait_deadline(self, available_at: float) -> float:
+    @property
+    def last_available_revisions(self) -> dict[str, str]:
+        """The last revision of each LeaderWorkerSet that was available, by name."""
+        return {
+            name: lws.last_available_revision
+            for name, lws in self.lws.items()
+            if lws.last_available_revision is not None
+        }
+
+    def compute_wait_deadline(self, available_at: float) -> float:
         """Return the deadline of gateways and the endpoint.
 
         Gateways, the endpoint and new replicas share one `wait.timeout`. If the update waited for
-        existing replicas, whose timeout is `rollout.timeout`, `wait.timeout` starts at
-        `available_at`, when all replicas are available.
+        existing replicas, whose timeout is `rollout.timeout`, or for no replica, `wait.timeout`
+        starts at `available_at`, when all replicas are available.
         """
-        awaited = [lws for lws in self.lws.values() if lws.deadline < math.inf]
-        if not awaited or any(lws.uses_rollout_timeout for lws in awaited):
+        lws_with_deadline = [lws for lws in self.lws.values() if lws.deadline < math.inf]
+        if not lws_with_deadline or any(lws.uses_rollout_timeout for lws in lws_with_deadline):
             return available_at + _parse_seconds(self.wait_timeout)
-        return max(lws.deadline for lws in awaited)
+        return max(lws.deadline for lws in lws_with_deadline)
 
-    def find_in_phases(self, *phases: Phase) -> list[str]:
+    def find_in_phases(self, *phases: LwsPhase) -> list[str]:
         """Return the names of the LeaderWorkerSets in any of these phases, in order."""
         return [name for name, lws in self.lws.items() if lws.phase in phases]
 
@@ -198,64 +221,72 @@ class UpdateState:
         return replace(self, lws={**self.lws, **lws}) if lws else self
 
     def with_changes(self, names: Iterable[str], **changes: Any) -> UpdateState:
-        """Return the state with the same fields changed in several LeaderWorkerSets."""
+        """Return the state with the same fields changed in each of these LeaderWorkerSets."""
         return self.with_lws({name: replace(self.lws[name], **changes) for name in names})
 
     @property
-    def is_creating(self) -> bool:
+    def is_creating_lws(self) -> bool:
         """Whether Pulumi is still creating a required LeaderWorkerSet."""
         return any(lws.is_being_created for lws in self.lws.values())
 
     @property
     def is_blocked(self) -> bool:
-        """Whether replicas wait and nothing in progress will let them change."""
-        pending = self._phases - {Phase.DONE, Phase.OPTIONAL}
-        return pending == {Phase.WAITING}
+        """Whether some wait and none is in progress, so that only a recovery can unblock them."""
+        pending = self._phases - {LwsPhase.DONE, LwsPhase.DEFERRED}
+        return pending == {LwsPhase.WAITING}
 
     @property
     def _needs_polling(self) -> bool:
-        if self.stage is not Stage.RUNNING:
+        if self.phase is not UpdatePhase.RUNNING:
             return True
-        # Until all new required LeaderWorkerSets exist, a list would only delay Pulumi's answers.
-        if self.is_creating:
+        # Until all new required LeaderWorkerSets exist, a poll would only delay registrations.
+        if self.is_creating_lws:
             return False
-        return self.is_blocked or Phase.CHANGING in self._phases or Phase.STARTING in self._phases
+        return (
+            self.is_blocked
+            or LwsPhase.CHANGING in self._phases
+            or LwsPhase.STARTING in self._phases
+        )
 
     @property
-    def _phases(self) -> set[Phase]:
+    def _phases(self) -> set[LwsPhase]:
         return {lws.phase for lws in self.lws.values()}
 
 
 @dataclass(frozen=True)
 class UpdateStarted:
-    """All resources of the service are declared; LeaderWorkerSets wait for `Register`."""
+    """The program has declared all objects; LeaderWorkerSets wait for the action `Register`."""
 
     time: float
 
 
 @dataclass(frozen=True)
-class PulumiAnswered:
-    """Pulumi has created or updated these LeaderWorkerSets; none if the next list is due."""
+class RegistrationsCompleted:
+    """Registrations are complete; `versions` is empty if the next poll is due before any is.
+
+    Attributes:
+        versions: UIDs and generations that Pulumi returned, by LeaderWorkerSet name.
+    """
 
     time: float
     versions: Mapping[str, ObjectVersion]
 
 
 @dataclass(frozen=True)
-class ListReturned:
-    """A list of the LeaderWorkerSets succeeded or failed.
+class PollCompleted:
+    """A poll succeeded or failed.
 
     Attributes:
-        snapshots: None if the list failed.
-        problem: Why the list failed.
+        snapshots: The LeaderWorkerSets that exist, by name; None if the poll failed.
+        error: Why the poll failed.
     """
 
     time: float
-    snapshots: Mapping[str, Snapshot] | None
-    problem: str = ""
+    snapshots: Mapping[str, LwsSnapshot] | None
+    error: str = ""
 
 
-Observation: TypeAlias = UpdateStarted | PulumiAnswered | ListReturned
+Observation: TypeAlias = UpdateStarted | RegistrationsCompleted | PollCompleted
 
 
 @dataclass(frozen=True)
@@ -267,14 +298,14 @@ class Register:
 
 @dataclass(frozen=True)
 class Warn:
-    """Print a line, at most once in an update."""
+    """Log a line, once per update."""
 
     line: str
 
 
 @dataclass(frozen=True)
 class ReportProgress:
-    """Print the progress, and what this LeaderWorkerSet waits for."""
+    """Show how many replicas are available, and why this LeaderWorkerSet is not."""
 
     name: str
 
@@ -284,7 +315,8 @@ class Fail:
     """End the update with an error.
 
     Attributes:
-        names: LeaderWorkerSets whose state explains the failure; None if the cluster is unreadable.
+        names: LeaderWorkerSets whose pods and events explain the failure; None if the cluster
+            cannot be read.
     """
 
     message: str
@@ -298,19 +330,19 @@ _Result: TypeAlias = tuple[UpdateState, tuple[Action, ...]]
 def advance(state: UpdateState, observation: Observation) -> _Result:
     """Return the state after an observation, and the actions to carry out.
 
-    If the new state `is_listing`, the next observation is a list. An update ends when the state
-    `is_over`, or with the action `Fail`.
+    If the new state `is_polling`, the caller polls, and the next observation is `PollCompleted`. An
+    update ends when the state `is_over`, or with the action `Fail`.
     """
     now = observation.time
     actions: tuple[Action, ...] = ()
     if isinstance(observation, UpdateStarted):
-        state = replace(state, changed_at=now, next_list=now)
-        if state.stage is not Stage.DISCOVERING:
-            state, actions = _begin(state, now)
-    elif isinstance(observation, PulumiAnswered):
-        state = _apply_answer(state, observation)
-    elif isinstance(observation, ListReturned):
-        state, actions = _apply_list(replace(state, is_listing=False), observation)
+        state = replace(state, changed_at=now, next_poll=now)
+        if state.phase is not UpdatePhase.DISCOVERING:
+            state, actions = _register_first(state, now)
+    elif isinstance(observation, RegistrationsCompleted):
+        state = _apply_registrations(state, observation)
+    elif isinstance(observation, PollCompleted):
+        state, actions = _apply_poll(replace(state, is_polling=False), observation)
     if not any(isinstance(action, Fail) for action in actions):
         state, registrations = _register_next(state, now)
         actions += registrations
@@ -318,21 +350,24 @@ def advance(state: UpdateState, observation: Observation) -> _Result:
             state = replace(state, blocked_since=None)
         elif state.blocked_since is None:
             state = replace(state, blocked_since=now)
-        if isinstance(observation, ListReturned):
+        if isinstance(observation, PollCompleted):
             actions += _fail_blocked(state, now)
-    wake = state.wake_at
-    if wake is not None and now >= wake:
-        state = replace(state, is_listing=True)
+    poll_due_at = state.poll_due_at
+    if poll_due_at is not None and now >= poll_due_at:
+        state = replace(state, is_polling=True)
     return state, actions
 
 
-def _begin(state: UpdateState, now: float) -> _Result:
-    """Register LeaderWorkerSets that are new and required; existing ones wait."""
+def _register_first(state: UpdateState, now: float) -> _Result:
+    """Register the new required LeaderWorkerSets; others wait.
+
+    If existing ones change and no poll has succeeded yet, the update polls before they may change.
+    """
     new = [name for name, lws in state.lws.items() if not lws.existed_before]
     required = [name for name in new if state.lws[name].step.is_required]
-    state = state.with_changes(state.lws, phase=Phase.WAITING)
     optional = [name for name in new if name not in required]
-    state = state.with_changes(optional, phase=Phase.OPTIONAL)
+    state = state.with_changes(state.lws, phase=LwsPhase.WAITING)
+    state = state.with_changes(optional, phase=LwsPhase.DEFERRED)
     changing = {
         name
         for name, lws in state.lws.items()
@@ -341,99 +376,102 @@ def _begin(state: UpdateState, now: float) -> _Result:
         and not lws.step.is_frozen
         and lws.revision != lws.revision_before
     }
-    stage, needs_list = Stage.RUNNING, False
-    if changing and not state.has_list:
+    phase, needs_first_poll = UpdatePhase.RUNNING, False
+    if changing and not state.has_polled:
         steps = _list_steps(state)
         first_batch = choose_next_lws(steps, waiting=changing, changing=(), unavailable=())
-        # The second batch starts when a list shows the first one available.
-        stage, needs_list = Stage.LISTING, bool(changing.difference(first_batch))
-    return _register(replace(state, stage=stage, needs_list=needs_list), required, now)
+        # Only a poll can show that the first batch is available, so that the second may change.
+        phase, needs_first_poll = UpdatePhase.FIRST_POLL, bool(changing.difference(first_batch))
+    return _register(replace(state, phase=phase, needs_first_poll=needs_first_poll), required, now)
 
 
 def _register(state: UpdateState, names: Iterable[str], now: float) -> _Result:
     registered = tuple(names)
     if not registered:
         return state, ()
-    state = state.with_changes(registered, phase=Phase.REGISTERED)
+    state = state.with_changes(registered, phase=LwsPhase.REGISTERED)
     return replace(state, changed_at=now), (Register(registered),)
 
 
 def _register_next(state: UpdateState, now: float) -> _Result:
     """Register the LeaderWorkerSets that may change now.
 
-    New required ones come first, because restarting pods may need them to complete their gang. New
-    optional ones come last, because they might take accelerators of a restarting pod, or count as a
-    required one in the gang.
+    None may change while new required ones are being created, because restarting pods may need them
+    to complete their gang. New optional ones are registered last, because they might take a
+    restarting pod's accelerators, or its place in the gang.
     """
-    if state.stage is not Stage.RUNNING or state.is_creating:
+    if state.phase is not UpdatePhase.RUNNING or state.is_creating_lws:
         return state, ()
-    waiting = state.find_in_phases(Phase.WAITING)
+    waiting = state.find_in_phases(LwsPhase.WAITING)
     changing = [name for name, lws in state.lws.items() if lws.is_changing]
     if not waiting and not changing:
-        return _register(state, state.find_in_phases(Phase.OPTIONAL), now)
+        return _register(state, state.find_in_phases(LwsPhase.DEFERRED), now)
     if not waiting:
         return state, ()
-    unavailable = state.unavailable
-    recently_unavailable = {name for name in unavailable if state.lws[name].may_recover}
+    unavailable = state.unavailable_lws
+    recently_unavailable = {name for name in unavailable if state.lws[name].is_recently_unavailable}
     names = choose_next_lws(
         _list_steps(state), waiting, changing, unavailable, recently_unavailable
     )
     return _register(state, names, now)
 
 
-def _apply_answer(state: UpdateState, observation: PulumiAnswered) -> UpdateState:
-    was_creating = state.is_creating
+def _apply_registrations(state: UpdateState, observation: RegistrationsCompleted) -> UpdateState:
+    was_creating = state.is_creating_lws
     state = state.with_lws(
         {
             name: _apply_version(state, state.lws[name], version, observation.time)
             for name, version in observation.versions.items()
-            if state.lws[name].phase is Phase.REGISTERED
+            if state.lws[name].phase is LwsPhase.REGISTERED
         }
     )
-    if not was_creating or state.is_creating:
+    if not was_creating or state.is_creating_lws:
         return state
-    # No replica of a gang becomes available before all of them exist, so they share a deadline.
+    # The replicas of a gang start only when all of them exist, so the deadline starts now.
     deadline = observation.time + _parse_seconds(state.wait_timeout)
-    return state.with_changes(state.find_in_phases(Phase.STARTING), deadline=deadline)
+    return state.with_changes(state.find_in_phases(LwsPhase.STARTING), deadline=deadline)
 
 
 def _apply_version(
     state: UpdateState, lws: LwsState, version: ObjectVersion, now: float
 ) -> LwsState:
-    """Record the version that Pulumi returned, and whether the update waits for it."""
+    """Record the version that Pulumi returned, and whether the update or others wait for it."""
     uid, _ = version
     if not uid:
-        return replace(lws, phase=Phase.DONE)
+        return replace(lws, phase=LwsPhase.DONE)
     old_uid, _ = lws.version_before or ("", 0)
     changed = lws.version_before != version
-    # The gang of a recreated LeaderWorkerSet may need others, so the others must not wait for it.
+    # Its gang may need LeaderWorkerSets that have yet to change, so they must not wait for it.
     recreated = old_uid not in ("", uid)
     existed_before = lws.existed_before and not recreated
-    lws = replace(lws, version=version, existed_before=existed_before, phase=Phase.DONE)
+    lws = replace(
+        lws, registered_version=version, existed_before=existed_before, phase=LwsPhase.DONE
+    )
     is_awaited = lws.step.is_required and state.awaits_replicas
-    # An interrupted update may have changed it and left it unavailable. Then others wait for it.
-    resumed = lws.step.is_required and not lws.is_settled and not changed
+    # An earlier, interrupted update may have changed it and left it unavailable.
+    resumed = lws.step.is_required and not lws.can_skip_wait and not changed
     has_changes = any(other.revision != other.revision_before for other in state.lws.values())
-    may_be_down = changed or (resumed and has_changes and not (state.has_list and lws.is_up))
-    blocks_others = existed_before and lws.step.blocks_others and may_be_down
+    is_known_available = state.has_polled and lws.is_available
+    may_be_unavailable = changed or (resumed and has_changes and not is_known_available)
+    blocks_others = existed_before and lws.step.blocks_others and may_be_unavailable
     if not blocks_others and not (is_awaited and (changed or resumed)):
         return lws
-    is_new = lws.version_before is None or (not changed and lws.served_revision is None)
+    is_new = lws.version_before is None or (not changed and lws.last_available_revision is None)
     timeout = state.wait_timeout if is_new else lws.step.timeout
     text = f"{timeout} (wait.timeout)" if is_new else lws.step.describe_timeout()
     return replace(
         lws,
-        phase=Phase.CHANGING if blocks_others else Phase.STARTING,
+        phase=LwsPhase.CHANGING if blocks_others else LwsPhase.STARTING,
         deadline=now + _parse_seconds(timeout),
         uses_rollout_timeout=not is_new,
         timeout_text=f"after {text}",
     )
 
 
-def _apply_list(state: UpdateState, observation: ListReturned) -> _Result:
-    if observation.snapshots is None and not state.has_list:
-        return _apply_failed_list(state, observation)
-    now, discovering = observation.time, state.stage is Stage.DISCOVERING
+def _apply_poll(state: UpdateState, observation: PollCompleted) -> _Result:
+    if observation.snapshots is None and not state.has_polled:
+        return _apply_failed_poll(state, observation)
+    now, discovering = observation.time, state.phase is UpdatePhase.DISCOVERING
     if observation.snapshots is not None:
         lws_states = {
             name: _apply_snapshot(
@@ -441,75 +479,86 @@ def _apply_list(state: UpdateState, observation: ListReturned) -> _Result:
             )
             for name, lws in state.lws.items()
         }
-        state = replace(state.with_lws(lws_states), has_list=True)
+        state = replace(state.with_lws(lws_states), has_polled=True)
     if discovering:
-        return _begin(state, now)
-    if state.stage is Stage.LISTING:
-        return replace(state, stage=Stage.RUNNING), ()
-    awaited = state.find_in_phases(Phase.CHANGING, Phase.STARTING)
-    up = [name for name in awaited if state.lws[name].is_up]
-    if up:
-        state = replace(state.with_changes(up, phase=Phase.DONE), changed_at=now)
-    state = _schedule_list(state, now)
+        return _register_first(state, now)
+    if state.phase is UpdatePhase.FIRST_POLL:
+        return replace(state, phase=UpdatePhase.RUNNING), ()
+    awaited = state.find_in_phases(LwsPhase.CHANGING, LwsPhase.STARTING)
+    available = [name for name in awaited if state.lws[name].is_available]
+    if available:
+        state = replace(state.with_changes(available, phase=LwsPhase.DONE), changed_at=now)
+    state = _schedule_poll(state, now)
     failure = _fail_overdue(state, now)
     if failure:
         return state, failure
-    # If the update awaits nothing, unavailable replicas keep the waiting ones from changing.
-    pending = set(awaited).difference(up) or state.unavailable
-    first = next((name for name in state.lws if name in pending), None)
-    if first is None:
+    # If the update awaits nothing, unavailable replicas may keep the waiting ones from changing.
+    pending = set(awaited).difference(available) or state.unavailable_lws
+    first_pending = next((name for name in state.lws if name in pending), None)
+    if first_pending is None:
         return state, ()
-    return state, (ReportProgress(first),)
+    return state, (ReportProgress(first_pending),)
 
 
 def _apply_snapshot(
-    lws: LwsState, snapshot: Snapshot | None, now: float, *, discovering: bool
+    lws: LwsState, snapshot: LwsSnapshot | None, now: float, *, discovering: bool
 ) -> LwsState:
     if snapshot is None:
-        return replace(lws, snapshot=None, unavailable_since=None, may_recover=False)
+        return replace(lws, snapshot=None, unavailable_since=None, is_recently_unavailable=False)
     lws = replace(lws, snapshot=snapshot, existed_before=lws.existed_before or discovering)
-    if lws.is_up:
-        served = snapshot.revision
-        return replace(lws, served_revision=served, unavailable_since=None, may_recover=False)
+    if lws.is_available:
+        return replace(
+            lws,
+            last_available_revision=snapshot.revision,
+            unavailable_since=None,
+            is_recently_unavailable=False,
+        )
     since = now if lws.unavailable_since is None else lws.unavailable_since
-    has_served = snapshot.revision == lws.served_revision
+    was_available = snapshot.revision == lws.last_available_revision
     is_recent = now - since < min(BROKEN_SECONDS, _parse_seconds(lws.step.timeout) / 2)
-    return replace(lws, unavailable_since=since, may_recover=has_served and is_recent)
+    return replace(
+        lws, unavailable_since=since, is_recently_unavailable=was_available and is_recent
+    )
 
 
-def _apply_failed_list(state: UpdateState, observation: ListReturned) -> _Result:
-    """Retry; after `MAX_ATTEMPTS` fail if the update needs a list, otherwise continue."""
+def _apply_failed_poll(state: UpdateState, observation: PollCompleted) -> _Result:
+    """Retry; after `MAX_ATTEMPTS` fail if the update needs a poll, otherwise stop waiting."""
     failures = state.failures + 1
     if failures < MAX_ATTEMPTS:
-        return replace(state, failures=failures, next_list=observation.time + PAUSE_SECONDS), ()
-    state = _schedule_list(replace(state, failures=0), observation.time)
-    must_wait = state.find_in_phases(Phase.WAITING) and state.find_in_phases(Phase.CHANGING)
-    if state.needs_list or must_wait:
+        return replace(state, failures=failures, next_poll=observation.time + MIN_POLL_SECONDS), ()
+    state = _schedule_poll(replace(state, failures=0), observation.time)
+    some_must_wait = state.find_in_phases(LwsPhase.WAITING) and state.find_in_phases(
+        LwsPhase.CHANGING
+    )
+    if state.needs_first_poll or some_must_wait:
         message = (
             "cannot limit how many replicas restart at a time, because LeaderWorkerSets cannot be "
-            f"listed: {observation.problem}. Allow the program to list them (docs/rollout.md)"
+            f"listed: {observation.error}. Allow the program to list them (docs/rollout.md)"
         )
         return state, (Fail(message, None),)
-    if state.stage is not Stage.RUNNING:
-        return replace(state, stage=Stage.RUNNING), ()
-    awaited = state.find_in_phases(Phase.CHANGING, Phase.STARTING)
-    state = state.with_changes(awaited, phase=Phase.DONE)
-    return state, (Warn(f"availability of replicas was not checked: {observation.problem}"),)
+    if state.phase is not UpdatePhase.RUNNING:
+        return replace(state, phase=UpdatePhase.RUNNING), ()
+    awaited = state.find_in_phases(LwsPhase.CHANGING, LwsPhase.STARTING)
+    state = state.with_changes(awaited, phase=LwsPhase.DONE)
+    return state, (Warn(f"availability of replicas was not checked: {observation.error}"),)
 
 
-def compute_pause(quiet_seconds: float, *, rolling: bool = False) -> float:
-    """Return the seconds until the next list; they grow while nothing changes."""
-    minimum = ROLLING_PAUSE_SECONDS if rolling else PAUSE_SECONDS
-    return min(MAX_PAUSE_SECONDS, max(minimum, quiet_seconds * PAUSE_FRACTION))
+def compute_poll_interval(seconds_since_change: float, *, rolling: bool = False) -> float:
+    """Return the seconds until the next poll; they grow while nothing changes."""
+    minimum = MIN_ROLLING_POLL_SECONDS if rolling else MIN_POLL_SECONDS
+    return min(MAX_POLL_SECONDS, max(minimum, seconds_since_change * POLL_FRACTION))
 
 
-def _schedule_list(state: UpdateState, now: float) -> UpdateState:
-    rolling = bool(state.find_in_phases(Phase.WAITING))
-    return replace(state, next_list=now + compute_pause(now - state.changed_at, rolling=rolling))
+def _schedule_poll(state: UpdateState, now: float) -> UpdateState:
+    rolling = bool(state.find_in_phases(LwsPhase.WAITING))
+    interval = compute_poll_interval(now - state.changed_at, rolling=rolling)
+    return replace(state, next_poll=now + interval)
 
 
 def _fail_overdue(state: UpdateState, now: float) -> tuple[Fail, ...]:
-    awaited = [state.lws[name] for name in state.find_in_phases(Phase.CHANGING, Phase.STARTING)]
+    awaited = [
+        state.lws[name] for name in state.find_in_phases(LwsPhase.CHANGING, LwsPhase.STARTING)
+    ]
     overdue = [lws for lws in awaited if now > lws.deadline]
     if not overdue:
         return ()
@@ -521,14 +570,14 @@ def _fail_overdue(state: UpdateState, now: float) -> tuple[Fail, ...]:
 def _fail_blocked(state: UpdateState, now: float) -> tuple[Fail, ...]:
     if state.blocked_since is None:
         return ()
-    first_waiting, *_ = state.find_in_phases(Phase.WAITING)
+    first_waiting, *_ = state.find_in_phases(LwsPhase.WAITING)
     first = state.lws[first_waiting].step
     if now - state.blocked_since <= _parse_seconds(first.timeout):
         return ()
-    names = tuple(name for name in state.lws if name in state.unavailable)
+    names = tuple(name for name in state.lws if name in state.unavailable_lws)
     verb = "is" if len(names) == 1 else "are"
     limit = f"rollout.maxUnavailable allows {first.limit}"
-    if first.is_per_role and first.limited_role:
+    if first.is_per_role and first.limit_scope:
         limit = "layout PerRole updates one LeaderWorkerSet of a role at a time"
     message = (
         f"for {first.describe_timeout()} no replica of role {first.role} was allowed to change, "

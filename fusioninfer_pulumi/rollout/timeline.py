@@ -1,9 +1,9 @@
 """A simulation of an update: which replicas restart and serve, and the accelerators in use.
 
 `simulate_update` runs the real state machine in a cluster where nothing fails and every
-LeaderWorkerSet becomes available just before its timeout. So the times are upper bounds, apart from
-Pulumi's own work and the pauses between two lists. A faster update has the same batches in each
-role, but roles that do not wait for each other overlap differently.
+LeaderWorkerSet becomes available just before its timeout. The times are therefore upper bounds,
+apart from Pulumi's own work and the time between polls. A faster update has the same batches in
+each role, but roles that do not wait for each other overlap differently.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.state_machine import (
     Fail,
-    ListReturned,
+    LwsPhase,
+    LwsSnapshot,
     LwsState,
     ObjectVersion,
     Observation,
-    Phase,
-    PulumiAnswered,
+    PollCompleted,
     Register,
-    Snapshot,
-    Stage,
+    RegistrationsCompleted,
+    UpdatePhase,
     UpdateStarted,
     UpdateState,
     advance,
@@ -56,7 +56,7 @@ class LwsChange:
         after: Size after the update.
         restarts: Whether its pods are replaced.
         is_recreated: Whether it is deleted and created again.
-        changes_pair_revision: Whether its pods get another pair revision.
+        changes_pair_revision: Whether its pods get a new pair revision.
     """
 
     before: LwsSize | None
@@ -67,7 +67,7 @@ class LwsChange:
 
     @property
     def starts_pods(self) -> bool:
-        """Whether replicas restart or are added."""
+        """Whether replicas restart, or the number of replicas grows."""
         return self.restarts or self.before is None or self.after.replicas > self.before.replicas
 
 
@@ -76,7 +76,7 @@ class TimelineRow:
     """A service before the update, during one of its batches, or after it.
 
     Attributes:
-        seconds: Latest time at which the row begins, from the start of the update.
+        seconds: Latest time at which the row begins, in seconds since the start of the update.
         restarting: LeaderWorkerSets whose replicas restart.
         starting: LeaderWorkerSets with new replicas that are not available yet.
         serving: Replicas of each role that serve.
@@ -126,7 +126,7 @@ def simulate_update(
     Args:
         plan: The service after the update.
         changes: The changes of its LeaderWorkerSets, by name.
-        removed: Role and size of the LeaderWorkerSets that are deleted after the update.
+        removed: Role and size of each LeaderWorkerSet that Pulumi deletes after the update.
     """
     return _SimulatedCluster(plan, changes, removed).run()
 
@@ -136,24 +136,26 @@ class _SimulatedCluster:
     """A cluster in which each LeaderWorkerSet becomes available just before its timeout.
 
     Attributes:
-        registered: LeaderWorkerSets that Pulumi has applied.
-        up: LeaderWorkerSets that are available.
-        has_started_pods: Whether pods of any LeaderWorkerSet were started since `now` last changed.
+        registered: Names of the LeaderWorkerSets that Pulumi has applied.
+        available: Names of the available LeaderWorkerSets.
+        has_started_pods: Whether any pods were started since `now` last changed.
     """
 
     plan: ServicePlan
     changes: Mapping[str, LwsChange]
     removed: Sequence[tuple[str, LwsSize]]
     registered: set[str] = field(default_factory=set)
-    up: set[str] = field(default_factory=set)
+    available: set[str] = field(default_factory=set)
     has_started_pods: bool = False
     now: float = 0.0
 
     def __post_init__(self) -> None:
-        existing = {name: c for name, c in self.changes.items() if c.before is not None}
+        existing = {
+            name: change for name, change in self.changes.items() if change.before is not None
+        }
         pair_changes = {name: change.changes_pair_revision for name, change in existing.items()}
         self.steps = order_update(self.plan, pair_changes)
-        self.up = set(existing)
+        self.available = set(existing)
 
     def run(self) -> Timeline:
         """Run the update to its end."""
@@ -162,7 +164,7 @@ class _SimulatedCluster:
             lws={lws_step.name: self._build_lws_state(lws_step) for lws_step in self.steps},
             wait_timeout=self.plan.wait.timeout,
             awaits_replicas=self.plan.wait.level.awaits_replicas,
-            stage=Stage.RUNNING,
+            phase=UpdatePhase.RUNNING,
         )
         observation: Observation = UpdateStarted(self.now)
         while True:
@@ -170,29 +172,29 @@ class _SimulatedCluster:
             assert not any(isinstance(action, Fail) for action in actions), "nothing fails"
             if state.is_over:
                 break
-            names = [name for act in actions if isinstance(act, Register) for name in act.names]
+            names = [n for action in actions if isinstance(action, Register) for n in action.names]
             if names:
                 self.registered.update(names)
-                changed = {name for name in names if self.changes[name].starts_pods}
-                self.up -= changed
-                self.has_started_pods = self.has_started_pods or bool(changed)
+                starting = {name for name in names if self.changes[name].starts_pods}
+                self.available -= starting
+                self.has_started_pods = self.has_started_pods or bool(starting)
                 versions = {name: self._get_version(name) for name in names}
-                observation = PulumiAnswered(self.now, versions)
+                observation = RegistrationsCompleted(self.now, versions)
                 continue
-            awaited = state.find_in_phases(Phase.CHANGING, Phase.STARTING)
-            if not state.is_listing and not self.up.intersection(awaited):
+            awaited = state.find_in_phases(LwsPhase.CHANGING, LwsPhase.STARTING)
+            if not state.is_polling and not self.available.intersection(awaited):
                 batches.append(self._build_row())
                 # Move to the next deadline, and make its LeaderWorkerSets available.
                 self.has_started_pods = False
                 self.now = min(state.lws[name].deadline for name in awaited)
-                self.up |= {name for name in awaited if state.lws[name].deadline <= self.now}
-            observation = ListReturned(self.now, self._list_snapshots())
+                self.available |= {name for name in awaited if state.lws[name].deadline <= self.now}
+            observation = PollCompleted(self.now, self._list_snapshots())
         if self.has_started_pods:
             batches.append(self._build_row())
         not_awaited = tuple(
             lws_step.name
             for lws_step in self.steps
-            if self._is_under_way(lws_step.name)
+            if self._is_changing(lws_step.name)
             or (lws_step.has_optional_replicas and self.changes[lws_step.name].starts_pods)
         )
         return Timeline(before, tuple(batches), self._build_row(is_over=True), not_awaited)
@@ -205,24 +207,24 @@ class _SimulatedCluster:
             revision="after" if change.restarts or not exists else "before",
             version_before=self._get_version(lws_step.name) if exists else None,
             revision_before="before" if exists else "",
-            is_settled=not change.starts_pods,
-            served_revision="before" if exists else None,
+            can_skip_wait=not change.starts_pods,
+            last_available_revision="before" if exists else None,
             existed_before=exists,
         )
 
     def _get_version(self, name: str) -> ObjectVersion:
-        """Return a made-up uid and generation of a LeaderWorkerSet."""
+        """Return a made-up UID and generation of a LeaderWorkerSet."""
         change = self.changes[name]
         if name not in self.registered:
             return "before", 1
         if change.before is None or change.is_recreated:
             return "after", 1
-        is_updated = change.restarts or change.before != change.after
-        return "before", 2 if is_updated else 1
+        generation = 2 if change.restarts or change.before != change.after else 1
+        return "before", generation
 
-    def _list_snapshots(self) -> dict[str, Snapshot]:
+    def _list_snapshots(self) -> dict[str, LwsSnapshot]:
         return {
-            name: Snapshot(self._get_version(name), name in self.up, "")
+            name: LwsSnapshot(self._get_version(name), name in self.available, "")
             for name, change in self.changes.items()
             if change.before is not None or name in self.registered
         }
@@ -236,7 +238,7 @@ class _SimulatedCluster:
         for role, size in () if is_over else self.removed:
             serving[role] += size.replicas
             accelerators += size.total
-        pending = [] if is_over else [s.name for s in self.steps if self._is_under_way(s.name)]
+        pending = [] if is_over else [s.name for s in self.steps if self._is_changing(s.name)]
         return TimelineRow(
             seconds=self.now,
             restarting=tuple(name for name in pending if self.changes[name].restarts),
@@ -245,30 +247,30 @@ class _SimulatedCluster:
             accelerators=accelerators,
         )
 
-    def _is_under_way(self, name: str) -> bool:
-        return name in self.registered and name not in self.up
+    def _is_changing(self, name: str) -> bool:
+        return name in self.registered and name not in self.available
 
     def _count_serving(self, lws_step: LwsStep) -> int:
         name, change = lws_step.name, self.changes[lws_step.name]
         before = change.before.replicas if change.before is not None else 0
         if name not in self.registered:
             return before
-        if name in self.up and not (lws_step.has_optional_replicas and change.starts_pods):
+        if name in self.available and not (lws_step.has_optional_replicas and change.starts_pods):
             return change.after.replicas
         serving = min(before, change.after.replicas)
         if change.restarts:
             serving = _count_serving_during_restart(lws_step, change, serving)
         # If some replicas are optional, the update waits for one ready replica.
-        return max(serving, 1) if name in self.up else serving
+        return max(serving, 1) if name in self.available else serving
 
     def _count_accelerators(self, lws_step: LwsStep) -> int:
         name, change = lws_step.name, self.changes[lws_step.name]
         before, after = change.before or LwsSize(), change.after
         if name not in self.registered:
             return before.total
-        surges = lws_step.is_per_role and change.restarts and not change.is_recreated
-        surge = lws_step.rollout.max_surge * after.accelerators if surges else 0
-        if name in self.up:
+        has_surge = lws_step.is_per_role and change.restarts and not change.is_recreated
+        surge = lws_step.rollout.max_surge * after.accelerators if has_surge else 0
+        if name in self.available:
             # LeaderWorkerSet keeps the surge replicas while a partition keeps pods of the old spec.
             return after.total + (surge if lws_step.rollout.partition else 0)
         replicas = max(before.replicas, after.replicas)
@@ -276,7 +278,7 @@ class _SimulatedCluster:
 
 
 def _count_serving_during_restart(lws_step: LwsStep, change: LwsChange, replicas: int) -> int:
-    """Return how many of the replicas serve while the others restart."""
+    """Return how many replicas of a LeaderWorkerSet serve while others of it restart."""
     if change.is_recreated or not lws_step.is_per_role:
         return 0
     limit = lws_step.rollout.parallel_limit

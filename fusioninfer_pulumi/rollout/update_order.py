@@ -1,20 +1,21 @@
 """The order of an update.
 
-`order_update` lists the LeaderWorkerSets of a service in their order. `choose_next_lws` returns the
-ones that may change now; `rollout/state_machine.py` calls it after every observation.
+`order_update` sorts the LeaderWorkerSets of a service in update order. `choose_next_lws` returns
+those that may change now; `rollout/state_machine.py`, which defines the terms, calls it after every
+observation.
 
 New LeaderWorkerSets restart no pods. Required ones are created before any update, because
 restarting pods may need them to complete their gang. Optional ones are created after all updates,
 because they might take the accelerators of a restarting pod.
 
-Prefill and decode of two releases may reject each other's KV cache. An update that changes the pair
-revision therefore keeps prefill replicas of both revisions while decode changes
-(`_assign_pair_stages`).
+Prefill and decode pods of different releases may reject each other's KV cache. An update that
+changes the pair revision therefore keeps prefill replicas of both revisions while decode changes
+(`_assign_pair_waves`).
 
 With `rollout.level: Group`, at most `rollout.maxUnavailable` serving groups change at a time. All
 required LeaderWorkerSets of a group change together (role by role with `roleOrder: Sequential`),
-then its optional ones. The next group follows when the required ones are available again. So
-prefill and decode of a group serve the same revision, except during its update with `Sequential`.
+then its optional ones. The next group follows when the required ones are available again. Prefill
+and decode of a group therefore have the same revision, except during its update with `Sequential`.
 """
 
 from __future__ import annotations
@@ -45,27 +46,29 @@ class LwsStep(NamedTuple):
     """The update of one LeaderWorkerSet.
 
     Attributes:
-        unit: What `limit` counts: the LeaderWorkerSet's name, or the index of its serving group.
-        limit: How many units of `limited_role` may be unavailable at a time, or None for all.
-        limited_role: Its role; empty if the units of the whole service share one `limit`.
-        stage: It changes after all steps of a lower stage with the same `stage_scope`. The stage is
-            0 unless `roleOrder` is `Sequential` or prefill and decode change to another pair
-            revision.
-        is_required: Whether the service needs it; an optional one runs if capacity is left.
-        is_frozen: Whether `rollout.partition` keeps its pod template unchanged.
-        timeout: `rollout.timeout`, multiplied by the replicas that restart one after the other.
+        limit: How many units of `limit_scope` may be unavailable at a time; None means no limit.
+        limit_scope: The role whose units share the limit; empty if the whole service shares it.
+        limit_unit: What the limit counts: the LeaderWorkerSet (its name), or with `level: Group`
+            its serving group (the index).
+        wave: Steps change after all steps of a lower wave with the same `wave_scope`. The wave is 0
+            unless `roleOrder` is `Sequential` or the pair revision of prefill and decode changes.
+        wave_scope: Waves of different scopes are independent.
+        is_required: Whether the gang needs the LeaderWorkerSet, or one of its replicas.
+        is_frozen: Whether `rollout.partition` keeps the pod template unchanged.
+        timeout: `rollout.timeout`, multiplied by the number of replicas if they restart
+            sequentially.
         has_optional_replicas: Whether some of its replicas are optional and may stay pending.
-        is_autoscaled: Whether an autoscaler sets its replicas.
-        is_per_role: Whether it runs all replicas of its role, in its group (`layout: PerRole`).
+        is_autoscaled: Whether an autoscaler sets the number of replicas.
+        is_per_role: Whether it runs all replicas of its role and serving group (`layout: PerRole`).
     """
 
     name: str
     role: str
-    limited_role: str
-    unit: str
     limit: int | None
-    stage: int
-    stage_scope: str
+    limit_scope: str
+    limit_unit: str
+    wave: int
+    wave_scope: str
     is_required: bool
     is_frozen: bool
     rollout: RoleRollout
@@ -82,12 +85,12 @@ class LwsStep(NamedTuple):
     def describe_timeout(self) -> str:
         """Return `timeout` with the setting it is computed from, for messages."""
         setting = self.rollout.timeout
-        each = "" if self.timeout == setting else f" {setting} per replica"
-        return f"{self.timeout} (rollout.timeout{each})"
+        per_replica = "" if self.timeout == setting else f" {setting} per replica"
+        return f"{self.timeout} (rollout.timeout{per_replica})"
 
 
 def is_group_rollout(plan: ServicePlan) -> bool:
-    """Return whether the service is updated one serving group after the other."""
+    """Return whether the service is updated group by group (`rollout.level: Group`)."""
     return plan.rollout.level is RolloutLevel.GROUP and plan.shape.groups is not None
 
 
@@ -104,43 +107,49 @@ def resolve_group_rollout(plan: ServicePlan) -> RoleRollout:
     )
 
 
-def find_pair_changes(plan: ServicePlan, before: Mapping[str, tuple[str, str]]) -> dict[str, bool]:
-    """Return whether each existing LeaderWorkerSet gets another pair revision, by name.
+def compare_pair_revisions(
+    plan: ServicePlan, before: Mapping[str, tuple[str, str]]
+) -> dict[str, bool]:
+    """Return whether the pair revision of each existing LeaderWorkerSet changes, by name.
 
     LeaderWorkerSets whose new pair revision is unknown are omitted. If replicas join or leave a
-    gang, the result is empty, so that no stage delays a replica that the gang waits for.
+    gang, the result is empty, so that no replica waits for a wave while the gang waits for it.
 
     Args:
         plan: The service after the update.
-        before: Pair revision and `GangPlan.reference` of existing LeaderWorkerSets by name; both
-            may be empty.
+        before: Pair revision and `GangPlan.reference` of the existing LeaderWorkerSets by name;
+            both may be empty.
     """
     gang = "" if plan.gang is None else plan.gang.reference
     if any(reference != gang for _, reference in before.values()):
         return {}
     after = {lws.name: role.pods.pair_revision for role in plan.roles for lws in role.lws}
-    return {name: pair != after[name] for name, (pair, _) in before.items() if after.get(name)}
+    return {
+        name: pair_revision != after[name]
+        for name, (pair_revision, _) in before.items()
+        if after.get(name)
+    }
 
 
 def order_update(
     plan: ServicePlan, pair_changes: Mapping[str, bool] | None = None
 ) -> tuple[LwsStep, ...]:
-    """Return the LeaderWorkerSets of a service in the order in which an update changes them.
+    """Return the update of each LeaderWorkerSet of a service, in order.
 
     They change role by role; with `level: Group`, group by group from the highest index. In each
     role or group, required replicas come before optional ones, and high ordinals before low ones.
-    `pair_changes` is the result of `find_pair_changes`.
+    `pair_changes` is the result of `compare_pair_revisions`.
     """
     steps = [_build_step(plan, role, lws) for role in plan.roles for lws in reversed(role.lws)]
-    stages = _assign_pair_stages(plan, steps, pair_changes or {})
-    base_stage = min((step.stage for step in steps if step.name in stages), default=0)
+    pair_waves = _assign_pair_waves(plan, steps, pair_changes or {})
+    first_wave = min((step.wave for step in steps if step.name in pair_waves), default=0)
     for index, step in enumerate(steps):
-        if step.name in stages:
+        if step.name in pair_waves:
             scope = "prefill and decode"
             if plan.rollout.role_order is RoleOrder.SEQUENTIAL:
-                scope = step.stage_scope
-            stage = base_stage + stages[step.name]
-            steps[index] = step._replace(stage=stage, stage_scope=scope)
+                scope = step.wave_scope
+            wave = first_wave + pair_waves[step.name]
+            steps[index] = step._replace(wave=wave, wave_scope=scope)
     positions = {role.name: position for position, role in enumerate(plan.roles)}
     groups = {lws.name: lws.group or 0 for role in plan.roles for lws in role.lws}
 
@@ -152,29 +161,30 @@ def order_update(
     return tuple(sorted(steps, key=sort_key))
 
 
-def has_pair_stages(plan: ServicePlan, pair_changes: Mapping[str, bool]) -> bool:
-    """Return whether decode pods have a prefill pod of their own revision throughout the update."""
-    return bool(_assign_pair_stages(plan, order_update(plan), pair_changes))
+def has_pair_waves(plan: ServicePlan, pair_changes: Mapping[str, bool]) -> bool:
+    """Return whether decode pods always have a prefill pod of their pair revision in an update."""
+    return bool(_assign_pair_waves(plan, order_update(plan), pair_changes))
 
 
-def _assign_pair_stages(
+def _assign_pair_waves(
     plan: ServicePlan, steps: Sequence[LwsStep], pair_changes: Mapping[str, bool]
 ) -> dict[str, int]:
-    """Return the stages in which prefill and decode change to another pair revision, by name.
+    """Return the waves in which prefill and decode change to a new pair revision, by name.
 
     Half of the prefill replicas change first, then decode, then the rest of prefill, so that each
-    decode pod always has a prefill pod of its own revision. No order achieves this with one prefill
-    replica, with several replicas in one LeaderWorkerSet, or if replicas do not wait for each
-    other. The result is then empty. It is also empty for serving groups, which are pairs already.
+    decode pod always has a prefill pod of its own pair revision. No order achieves this if there is
+    one prefill replica, if a LeaderWorkerSet has multiple replicas, or if the strategy is not
+    Rolling; the result is then empty. It is also empty if the service has serving groups, because
+    prefill and decode of a group change together.
     """
     types = {role.name: role.component_type for role in plan.roles}
     prefill = [step for step in steps if types[step.role] is ComponentType.PREFILLER]
     decode = [step for step in steps if types[step.role] is ComponentType.DECODER]
-    rolling = all(
+    all_rolling = all(
         step.rollout.strategy is RolloutStrategy.ROLLING and not step.is_per_role
         for step in (*prefill, *decode)
     )
-    if plan.shape.groups is not None or not decode or not rolling:
+    if plan.shape.groups is not None or not decode or not all_rolling:
         return {}
     frozen_prefill = [step.name for step in prefill if step.is_frozen and step.name in pair_changes]
     outdated = [
@@ -185,33 +195,33 @@ def _assign_pair_stages(
     already_updated = [
         step.name for step in prefill if pair_changes.get(step.name) is False and not step.is_frozen
     ]
-    early = outdated[: len(outdated) // 2]
-    if not early and frozen_prefill and not already_updated:
-        # A frozen replica serves the old revision, so a single outdated one may change first.
-        early = outdated
-    if not outdated or not (early or already_updated):
+    first_half = outdated[: len(outdated) // 2]
+    if not first_half and frozen_prefill and not already_updated:
+        # A frozen replica keeps the old revision, so a single outdated one may change first.
+        first_half = outdated
+    if not outdated or not (first_half or already_updated):
         return {}
-    stages = {step.name: 1 for step in decode} | {step.name: 0 for step in prefill}
-    return stages | {name: 2 for name in outdated if name not in early}
+    waves = {step.name: 1 for step in decode} | {step.name: 0 for step in prefill}
+    return waves | {name: 2 for name in outdated if name not in first_half}
 
 
 def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
     rollout = role.rollout
-    # Lower ordinals count as the required ones, even if the gang accepts any replicas.
+    # The replicas with the lowest ordinals count as required, even if the gang accepts any.
     required = get_required_replicas([role], get_gang_minima(plan.gang))[role.name]
     is_per_role, count = plan.shape.layout is Layout.PER_ROLE, len(lws.replicas)
     is_grouped = is_group_rollout(plan)
     ordinal = lws.replicas[0].index
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
-    unit = str(lws.group) if is_grouped else lws.name
+    limit_unit = str(lws.group) if is_grouped else lws.name
     limit, timeout = rollout.parallel_limit, rollout.timeout
     is_frozen = ordinal < rollout.partition and not is_per_role
     if is_per_role and limit is not None:
-        # The LeaderWorkerSet controller applies maxUnavailable to the replicas.
+        # The LeaderWorkerSet controller applies maxUnavailable to the replicas of each object.
         limit = 1
     if is_per_role and rollout.strategy is not RolloutStrategy.RECREATE:
         # Unless the feature gate MaxUnavailableStatefulSet is on, StatefulSets ignore
-        # maxUnavailable: the replicas restart one after the other, once the surge replicas are up.
+        # maxUnavailable: replicas restart one at a time, after the surge replicas have started.
         timeout = multiply(timeout, count + (rollout.max_surge > 0))
     if is_grouped:
         group_rollout = resolve_group_rollout(plan)
@@ -220,12 +230,12 @@ def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
     return LwsStep(
         name=lws.name,
         role=role.name,
-        limited_role="" if is_grouped else role.name,
-        unit=unit,
         limit=limit,
-        # `_assign_pair_stages` divides the stage of a role into three.
-        stage=3 * role.position if sequential else 0,
-        stage_scope=unit if is_grouped else "",
+        limit_scope="" if is_grouped else role.name,
+        limit_unit=limit_unit,
+        # `_assign_pair_waves` divides the wave of a role into three.
+        wave=3 * role.position if sequential else 0,
+        wave_scope=limit_unit if is_grouped else "",
         is_required=required > 0 if is_per_role else ordinal < required,
         is_frozen=is_frozen,
         rollout=rollout,
@@ -243,60 +253,66 @@ def choose_next_lws(
     unavailable: Collection[str],
     recently_unavailable: Collection[str] = (),
 ) -> list[str]:
-    """Return the waiting LeaderWorkerSets that may change now, in their order.
+    """Return the waiting LeaderWorkerSets that may change now, in update order.
 
-    Required LeaderWorkerSets that are unavailable may always change, because that makes no other
-    replica unavailable, and may repair a gang. Recently unavailable ones are an exception, because
-    they may have missed a few readiness probes and still serve. Available and recently unavailable
-    ones may change once all lower stages are done, as long as at most `limit` units are
-    unavailable. Optional ones may change once all required ones of their role, or of their serving
-    group, have changed and are available again.
+    Required LeaderWorkerSets:
+
+    * Broken ones, which are unavailable but not recently, may always change: that makes no other
+      replica unavailable, and may repair a gang.
+    * Available and recently unavailable ones (they may only have missed readiness probes and still
+      serve) may change once all lower waves are done, if their unit is unavailable already or at
+      most `limit` units are unavailable afterwards.
+
+    Optional ones may change once all required ones of their role, or of their serving group, have
+    changed and are available again.
 
     Args:
-        steps: The LeaderWorkerSets in the order of the update.
+        steps: The LeaderWorkerSets in update order.
         waiting: LeaderWorkerSets that have yet to change.
         changing: LeaderWorkerSets that have changed and are not available again.
         unavailable: All existing LeaderWorkerSets that are unavailable, for any reason.
-        recently_unavailable: Members of `unavailable` that may recover by themselves.
+        recently_unavailable: Members of `unavailable` that may become available by themselves.
     """
-    down = {*unavailable, *changing}
+    all_unavailable = {*unavailable, *changing}
     broken = set(unavailable).difference(recently_unavailable)
     # Optional replicas may stay pending, so nothing waits for them.
     unfinished = [s for s in steps if s.is_required and (s.name in waiting or s.name in changing)]
-    first_stage: dict[str, int] = {}
+    current_waves: dict[str, int] = {}
     for step in unfinished:
-        scope = step.stage_scope
-        first_stage[scope] = min(step.stage, first_stage.get(scope, step.stage))
-    blocking = {_find_group_or_role(step) for step in unfinished}
-    down_units: dict[str, set[str]] = {}
+        scope = step.wave_scope
+        current_waves[scope] = min(step.wave, current_waves.get(scope, step.wave))
+    unfinished_groups_or_roles = {_get_group_or_role(step) for step in unfinished}
+    unavailable_units: dict[str, set[str]] = {}
     for step in steps:
-        if step.is_required and step.name in down:
-            down_units.setdefault(step.limited_role, set()).add(step.unit)
-    # These units are unavailable already, so changing more of their LeaderWorkerSets is no loss.
+        if step.is_required and step.name in all_unavailable:
+            unavailable_units.setdefault(step.limit_scope, set()).add(step.limit_unit)
+    # Their other LeaderWorkerSets may change too, because the units are unavailable already.
     unlimited_units = {
-        (s.limited_role, s.unit) for s in steps if s.is_required and s.name in {*broken, *changing}
+        (step.limit_scope, step.limit_unit)
+        for step in steps
+        if step.is_required and step.name in {*broken, *changing}
     }
     names = []
     for step in steps:
-        must_wait_for_stage = step.stage > first_stage.get(step.stage_scope, step.stage)
-        if step.name not in waiting or (must_wait_for_stage and step.name not in broken):
+        must_wait_for_wave = step.wave > current_waves.get(step.wave_scope, step.wave)
+        if step.name not in waiting or (must_wait_for_wave and step.name not in broken):
             continue
         if not step.is_required:
-            if _find_group_or_role(step) not in blocking:
+            if _get_group_or_role(step) not in unfinished_groups_or_roles:
                 names.append(step.name)
             continue
-        down_in_role = down_units.setdefault(step.limited_role, set())
+        unavailable_in_scope = unavailable_units.setdefault(step.limit_scope, set())
         if (
             step.limit is None
-            or (step.limited_role, step.unit) in unlimited_units
-            or len(down_in_role - {step.unit}) < step.limit
+            or (step.limit_scope, step.limit_unit) in unlimited_units
+            or len(unavailable_in_scope - {step.limit_unit}) < step.limit
         ):
-            down_in_role.add(step.unit)
-            unlimited_units.add((step.limited_role, step.unit))
+            unavailable_in_scope.add(step.limit_unit)
+            unlimited_units.add((step.limit_scope, step.limit_unit))
             names.append(step.name)
     return names
 
 
-def _find_group_or_role(step: LwsStep) -> tuple[str, str]:
-    """Return a key of the serving group or role that an optional LeaderWorkerSet waits for."""
-    return ("", step.unit) if step.limited_role == "" else (step.limited_role, "")
+def _get_group_or_role(step: LwsStep) -> tuple[str, str]:
+    """Return a key of the serving group or role whose required LeaderWorkerSets change first."""
+    return ("", step.limit_unit) if step.limit_scope == "" else (step.limit_scope, "")

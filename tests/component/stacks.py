@@ -163,6 +163,6 @@ def create_stack(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(access, "KubernetesApi", lambda *_: FakeCluster())
     monkeypatch.setattr(access, "list_objects", list_objects)
     monkeypatch.setattr(update_run, "explain_failure", explain)
-    monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(state_machine, "ROLLING_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(state_machine, "MIN_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(state_machine, "MIN_ROLLING_POLL_SECONDS", 0.01)
     return stack

@@ -116,7 +116,7 @@ def test_preview_shows_final_weights(stack: Stack) -> None:
 def test_route_has_the_deadline_of_new_replicas(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_machine.UpdateState, "find_wait_deadline", lambda *_: 0.0)
+    monkeypatch.setattr(state_machine.UpdateState, "compute_wait_deadline", lambda *_: 0.0)
     with pytest.raises(pulumi.RunError, match=r"InferencePool .* after 45m \(wait"):
         run(stack, "chat", split={}, wait={"level": "Serving", "timeout": "45m"})
 

@@ -57,9 +57,9 @@ def test_batch_is_at_most_max_unavailable(plan: ServicePlan, data: Any) -> None:
         units: dict[str, set[str]] = {}
         for step in (by_name[name] for name in started):
             if step.is_required and step.limit is not None:
-                units.setdefault(step.limited_role, set()).add(step.unit)
+                units.setdefault(step.limit_scope, set()).add(step.limit_unit)
         for name, findings in units.items():
-            limits = {step.limit for step in steps if step.limited_role == name}
+            limits = {step.limit for step in steps if step.limit_scope == name}
             assert limits == {max(len(findings), *limits)}
 
 
@@ -72,9 +72,9 @@ def test_unavailable_lws_change_first_and_count(plan: ServicePlan, data: Any) ->
     started = set(choose_next_lws(steps, names_of(steps), (), down))
     assert down <= started
     for step in required:
-        same = [s for s in required if s.limited_role == step.limited_role]
-        gone = {s.unit for s in same if s.name in down}
-        more = {s.unit for s in same if s.name in started} - gone
+        same = [s for s in required if s.limit_scope == step.limit_scope]
+        gone = {s.limit_unit for s in same if s.name in down}
+        more = {s.limit_unit for s in same if s.name in started} - gone
         if step.limit is not None and more:
             assert len(gone | more) <= step.limit
 
@@ -88,20 +88,20 @@ def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> N
     for name in choose_next_lws(steps, names_of(steps) - lasting, (), lasting):
         step = by_name[name]
         if step.is_required and step.limit is not None:
-            units = {other.unit for other in down if other.limited_role == step.limited_role}
-            assert step.unit in units or len(units) < step.limit
+            units = {other.limit_unit for other in down if other.limit_scope == step.limit_scope}
+            assert step.limit_unit in units or len(units) < step.limit
 
 
 @given(PLANS)
 def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
-    steps = order_update(plan)
+    steps, by_group = order_update(plan), is_group_rollout(plan)
     at = {n: i for i, started in enumerate(run_rounds(steps, names_of(steps))) for n in started}
     for step in steps:
         mates = [
             s
             for s in steps
             if s.is_required
-            and (s.unit == step.unit if is_group_rollout(plan) else s.role == step.role)
+            and (s.limit_unit == step.limit_unit if by_group else s.role == step.role)
         ]
         if not step.is_required:
             assert all(at[mate.name] < at[step.name] for mate in mates)
@@ -115,12 +115,12 @@ def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
     positions = {role.name: role.position for role in plan.roles}
     by_name = {step.name: step for step in steps}
     for started in run_rounds(steps, names_of(steps)):
-        stages: dict[str, set[int]] = {}
+        waves: dict[str, set[int]] = {}
         for name in started:
             step = by_name[name]
             if step.is_required:
-                stages.setdefault(step.stage_scope, set()).add(positions[step.role])
-        assert all(len(stage) == 1 for stage in stages.values())
+                waves.setdefault(step.wave_scope, set()).add(positions[step.role])
+        assert all(len(wave) == 1 for wave in waves.values())
 
 
 @given(PLANS)
@@ -129,11 +129,9 @@ def test_waiting_lws_wait_for_changing_ones(plan: ServicePlan) -> None:
     first = choose_next_lws(steps, names_of(steps), (), ())
     again = choose_next_lws(steps, names_of(steps) - set(first), first, ())
     by_name = {step.name: step for step in steps}
-    started = {by_name[name].unit for name in first}
-    assert all(by_name[name].limit is None or by_name[name].unit in started for name in again), (
-        first,
-        again,
-    )
+    started = {by_name[name].limit_unit for name in first}
+    limited = [by_name[name] for name in again if by_name[name].limit is not None]
+    assert all(step.limit_unit in started for step in limited), (first, again)
 
 
 @given(grouped_plans())
@@ -143,10 +141,10 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
     steps, rollout = order_update(plan), resolve_group_rollout(plan)
     by_name = {step.name: step for step in steps}
     for step in steps:
-        assert step.is_frozen == (int(step.unit) < rollout.partition)
+        assert step.is_frozen == (int(step.limit_unit) < rollout.partition)
     if rollout.parallel_limit == 1 and plan.rollout.role_order is RoleOrder.TOGETHER:
         firsts = [
-            int(by_name[started[0]].unit)
+            int(by_name[started[0]].limit_unit)
             for started in run_rounds(steps, names_of(steps))
             if by_name[started[0]].is_required
         ]

@@ -19,16 +19,16 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.state_machine import (
     Action,
     Fail,
-    ListReturned,
+    LwsPhase,
+    LwsSnapshot,
     LwsState,
     ObjectVersion,
     Observation,
-    Phase,
-    PulumiAnswered,
+    PollCompleted,
     Register,
+    RegistrationsCompleted,
     ReportProgress,
-    Snapshot,
-    Stage,
+    UpdatePhase,
     UpdateStarted,
     UpdateState,
     Warn,
@@ -138,16 +138,16 @@ class SimulatedUpdate:
                 str(spec),
                 version,
                 revision,
-                is_settled=lws_step.is_frozen or served.get(name) == str(spec),
-                served_revision=served.get(name),
+                can_skip_wait=lws_step.is_frozen or served.get(name) == str(spec),
+                last_available_revision=served.get(name),
                 existed_before=version is not None,
             )
         self.state = UpdateState(
             lws,
             cluster.plan.wait.timeout,
             cluster.plan.wait.level.awaits_replicas,
-            Stage.DISCOVERING if is_state_unknown else Stage.RUNNING,
-            needs_list=is_state_unknown,
+            UpdatePhase.DISCOVERING if is_state_unknown else UpdatePhase.RUNNING,
+            needs_first_poll=is_state_unknown,
         )
         self.exists = {
             n for n in cluster.steps if n in (cluster.live if is_state_unknown else cluster.stack)
@@ -208,7 +208,7 @@ class SimulatedUpdate:
     def is_unit_down(self, name: str) -> bool:
         """Whether the replica's unit was down before, so that its change does not count."""
         unit = limited_unit(self.cluster.steps[name])
-        down = self.state.unavailable - self.cluster.disrupted
+        down = self.state.unavailable_lws - self.cluster.disrupted
         return any(limited_unit(self.cluster.steps[other]) == unit for other in down)
 
     def check_order(self, names: tuple[str, ...]) -> None:
@@ -225,22 +225,24 @@ class SimulatedUpdate:
             }
             assert not blocks_others, "new optional replicas are created last"
         for name in existing:
-            stages = [
+            earlier = [
                 other.name
                 for other in steps.values()
-                if other.blocks_others and other.stage < steps[name].stage
-                and other.stage_scope == steps[name].stage_scope and other.name in self.exists
+                if other.blocks_others and other.wave < steps[name].wave
+                and other.wave_scope == steps[name].wave_scope and other.name in self.exists
             ]  # fmt: skip
             # An unchanged LeaderWorkerSet may be registered at any time: nothing restarts.
-            if name not in self.state.unavailable and self.cluster.live[name].spec != self.spec:
-                assert {*stages} <= {*self.registered}, "roles change one at a time"
-                assert not self.known_disrupted().intersection(stages), "roles change one at a time"
+            if name not in self.state.unavailable_lws and self.cluster.live[name].spec != self.spec:
+                assert {*earlier} <= {*self.registered}, "roles change one at a time"
+                assert not self.known_disrupted().intersection(earlier), (
+                    "roles change one at a time"
+                )
 
     def known_disrupted(self) -> set[str]:
         """Return disrupted replicas that this update must treat as down."""
         if self.has_warned:
             return self.cluster.disrupted & self.pending
-        if self.state.has_list and self.state.awaits_replicas:
+        if self.state.has_polled and self.state.awaits_replicas:
             return self.cluster.disrupted
         return self.cluster.disrupted & {*self.registered}
 
@@ -251,8 +253,8 @@ class SimulatedUpdate:
         for name in self.cluster.disrupted:
             lws_step = self.cluster.steps[name]
             if lws_step.blocks_others and lws_step.limit is not None:
-                units.setdefault(lws_step.limited_role, set()).add(lws_step.unit)
-                limits[lws_step.limited_role] = lws_step.limit
+                units.setdefault(lws_step.limit_scope, set()).add(lws_step.limit_unit)
+                limits[lws_step.limit_scope] = lws_step.limit
         assert all(len(down) <= limits[role] for role, down in units.items()), (units, limits)
 
     def check_failure(self, action: Fail) -> None:
@@ -261,7 +263,7 @@ class SimulatedUpdate:
             return
         assert action.names
         for name in action.names:
-            assert not self.state.lws[name].is_up
+            assert not self.state.lws[name].is_available
 
     def change_availability(self) -> None:
         """Make some replicas available and others unavailable."""
@@ -275,7 +277,7 @@ class SimulatedUpdate:
 
     def next_observation(self, *, faulty: bool) -> Observation | None:
         self.check_limits()
-        cluster, wake = self.cluster, self.state.wake_at
+        cluster, wake = self.cluster, self.state.poll_due_at
         if not faulty:
             ready = [name for name in cluster.live if name not in self.broken]
             cluster.make_available(ready)
@@ -284,17 +286,17 @@ class SimulatedUpdate:
         choices: list[Callable[[], Observation]] = []
         if answering:
             choices.append(lambda: self.answer(answering, faulty=faulty))
-        if self.state.is_listing:
+        if self.state.is_polling:
             choices.append(self.return_list)
         if wake is not None:
             choices.append(lambda: self.wake_up(wake, faulty=faulty))
         if faulty and self.registered and cluster.chance(0.1):
             again = cluster.random.choice(self.registered)
             if again not in self.pending:
-                return PulumiAnswered(cluster.now, {again: ("another", 1)})
+                return RegistrationsCompleted(cluster.now, {again: ("another", 1)})
         return cluster.random.choice(choices)() if choices else None
 
-    def answer(self, answering: list[str], *, faulty: bool) -> PulumiAnswered:
+    def answer(self, answering: list[str], *, faulty: bool) -> RegistrationsCompleted:
         cluster = self.cluster
         count = cluster.random.randint(1, len(answering)) if faulty else len(answering)
         versions = {}
@@ -308,31 +310,31 @@ class SimulatedUpdate:
             if cluster.steps[name].is_frozen and name in cluster.stack:
                 revision = cluster.stack[name][1]
             cluster.stack[name] = versions[name], revision
-        return PulumiAnswered(cluster.now, versions)
+        return RegistrationsCompleted(cluster.now, versions)
 
-    def return_list(self) -> ListReturned:
+    def return_list(self) -> PollCompleted:
         cluster = self.cluster
         cluster.now += cluster.random.choice((0.0, 0.1, 15.0))
         if not cluster.chance(self.list_success):
-            return ListReturned(cluster.now, None, "no answer")
-        return ListReturned(
+            return PollCompleted(cluster.now, None, "no answer")
+        return PollCompleted(
             cluster.now,
-            {n: Snapshot(lws.version, lws.up, str(lws.spec)) for n, lws in cluster.live.items()},
+            {n: LwsSnapshot(lws.version, lws.up, str(lws.spec)) for n, lws in cluster.live.items()},
         )
 
-    def wake_up(self, wake: float, *, faulty: bool) -> PulumiAnswered:
+    def wake_up(self, wake: float, *, faulty: bool) -> RegistrationsCompleted:
         cluster = self.cluster
         if faulty and cluster.chance(0.3):
             cluster.now += max(0.0, wake - cluster.now) / 2
         else:
             # The machine may have been suspended.
             cluster.now = max(wake, cluster.now) + (0.0 if faulty else 300.0)
-        return PulumiAnswered(cluster.now, {})
+        return RegistrationsCompleted(cluster.now, {})
 
 
 def limited_unit(lws_step: LwsStep) -> tuple[str, str] | None:
     """Return the unit that counts for the limit; optional replicas do not count."""
-    return (lws_step.limited_role, lws_step.unit) if lws_step.is_required else None
+    return (lws_step.limit_scope, lws_step.limit_unit) if lws_step.is_required else None
 
 
 def check_end(run: SimulatedUpdate, outcome: str) -> None:
@@ -343,10 +345,10 @@ def check_end(run: SimulatedUpdate, outcome: str) -> None:
     if outcome != "over":
         return
     assert sorted(run.registered) == sorted(cluster.steps)
-    cluster.served |= run.state.served_revisions
+    cluster.served |= run.state.last_available_revisions
     if run.list_success == 1 and run.state.awaits_replicas:
         for name in {*run.registered} - run.skipped:
-            if cluster.steps[name].is_required and not run.state.lws[name].is_settled:
+            if cluster.steps[name].is_required and not run.state.lws[name].can_skip_wait:
                 assert name in run.ever_available, f"{name} was never available"
 
 
@@ -390,13 +392,13 @@ def started_from(plan: ServicePlan, before: dict[str, ObjectVersion | None]) -> 
             before.get(lws_step.name),
             "b" if before.get(lws_step.name) == NEW else "a",
             lws_step.is_frozen,
-            served_revision="a",
+            last_available_revision="a",
             existed_before=before.get(lws_step.name) is not None,
         )
         for lws_step in order_update(plan)
     }
     awaits = plan.wait.level.awaits_replicas
-    return UpdateState(lws, plan.wait.timeout, awaits, Stage.RUNNING)
+    return UpdateState(lws, plan.wait.timeout, awaits, UpdatePhase.RUNNING)
 
 
 def run_steps(state: UpdateState, *observations: Observation) -> tuple[UpdateState, list[Action]]:
@@ -411,19 +413,19 @@ OLD, NEW = ("uid", 1), ("uid", 2)
 TWO, ONE, ZERO = (f"svc-inference-{index}" for index in (2, 1, 0))
 
 
-def snapshots(**available: bool) -> dict[str, Snapshot]:
+def snapshots(**available: bool) -> dict[str, LwsSnapshot]:
     names = {"two": TWO, "one": ONE, "zero": ZERO}
-    return {names[key]: Snapshot(OLD, up, "a") for key, up in available.items()}
+    return {names[key]: LwsSnapshot(OLD, up, "a") for key, up in available.items()}
 
 
 def test_resumed_replica_counts_as_down_until_listed() -> None:
-    failures = [ListReturned(at, None, "no answer") for at in (1, 2, 3)]
+    failures = [PollCompleted(at, None, "no answer") for at in (1, 2, 3)]
     state, actions = run_steps(
-        started(NEW, OLD), UpdateStarted(0), *failures, PulumiAnswered(4, {ONE: NEW})
+        started(NEW, OLD), UpdateStarted(0), *failures, RegistrationsCompleted(4, {ONE: NEW})
     )
     assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
-    up = {ONE: Snapshot(NEW, True, "b"), ZERO: Snapshot(OLD, True, "a")}
-    _, actions = run_steps(state, ListReturned(5, up))
+    up = {ONE: LwsSnapshot(NEW, True, "b"), ZERO: LwsSnapshot(OLD, True, "a")}
+    _, actions = run_steps(state, PollCompleted(5, up))
     assert Register((ZERO,)) in actions
 
 
@@ -431,40 +433,42 @@ def test_list_of_older_generation_is_ignored() -> None:
     state, actions = run_steps(
         started(OLD, OLD),
         UpdateStarted(0),
-        ListReturned(0, snapshots(one=True, zero=True)),
-        PulumiAnswered(1, {ONE: NEW}),
-        ListReturned(1, snapshots(one=True, zero=True)),
+        PollCompleted(0, snapshots(one=True, zero=True)),
+        RegistrationsCompleted(1, {ONE: NEW}),
+        PollCompleted(1, snapshots(one=True, zero=True)),
     )
     assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
-    assert state.lws[ONE].phase is Phase.CHANGING
+    assert state.lws[ONE].phase is LwsPhase.CHANGING
 
 
 def test_repeated_answer_is_ignored() -> None:
     state, _ = run_steps(
         started(OLD, OLD),
         UpdateStarted(0),
-        ListReturned(0, snapshots(one=True, zero=True)),
-        PulumiAnswered(1, {ONE: NEW}),
+        PollCompleted(0, snapshots(one=True, zero=True)),
+        RegistrationsCompleted(1, {ONE: NEW}),
     )
-    assert advance(state, PulumiAnswered(1.1, {ONE: ("other", 1)}))[0].lws == state.lws
+    assert advance(state, RegistrationsCompleted(1.1, {ONE: ("other", 1)}))[0].lws == state.lws
 
 
 def test_deadline_of_new_replicas_starts_when_all_exist() -> None:
-    state, _ = run_steps(started(None, None), UpdateStarted(0), PulumiAnswered(1, {ONE: OLD}))
-    assert state.wake_at is None, "nothing is listed before"
-    state, _ = run_steps(state, PulumiAnswered(4000, {ZERO: OLD}))
+    state, _ = run_steps(
+        started(None, None), UpdateStarted(0), RegistrationsCompleted(1, {ONE: OLD})
+    )
+    assert state.poll_due_at is None, "no poll before"
+    state, _ = run_steps(state, RegistrationsCompleted(4000, {ZERO: OLD}))
     assert {lws.deadline for lws in state.lws.values()} == {4000 + 45 * 60}
 
 
 def test_new_replicas_share_deadline_with_gateways() -> None:
-    state, _ = run_steps(started(None), UpdateStarted(0), PulumiAnswered(1, {ZERO: OLD}))
-    assert state.find_wait_deadline(100) == 1 + 45 * 60
+    state, _ = run_steps(started(None), UpdateStarted(0), RegistrationsCompleted(1, {ZERO: OLD}))
+    assert state.compute_wait_deadline(100) == 1 + 45 * 60
 
 
 @pytest.mark.parametrize("after", [OLD, NEW])
 def test_deadline_of_gateways_starts_after_rolling_update(after: ObjectVersion) -> None:
-    state, _ = run_steps(started(OLD), UpdateStarted(0), PulumiAnswered(1, {ZERO: after}))
-    assert state.find_wait_deadline(5000) == 5000 + 45 * 60
+    state, _ = run_steps(started(OLD), UpdateStarted(0), RegistrationsCompleted(1, {ZERO: after}))
+    assert state.compute_wait_deadline(5000) == 5000 + 45 * 60
 
 
 @pytest.mark.parametrize(("lists", "ends"), [(2, False), (3, True)])
@@ -472,7 +476,7 @@ def test_first_list_is_attempted_three_times(lists: int, ends: bool) -> None:
     _, actions = run_steps(
         started(OLD, OLD),
         UpdateStarted(0),
-        *(ListReturned(at, None, "no answer") for at in range(lists)),
+        *(PollCompleted(at, None, "no answer") for at in range(lists)),
     )
     fails = [action for action in actions if isinstance(action, Fail)]
     assert bool(fails) is ends
@@ -483,15 +487,15 @@ def test_repaired_replica_unblocks_update() -> None:
     state, actions = run_steps(
         started(OLD, OLD, rollout={"partition": 1, "timeout": "10s"}),
         UpdateStarted(0),
-        ListReturned(0, snapshots(one=True, zero=False)),
-        PulumiAnswered(1, {ZERO: OLD}),
-        ListReturned(2, snapshots(one=True, zero=False)),
+        PollCompleted(0, snapshots(one=True, zero=False)),
+        RegistrationsCompleted(1, {ZERO: OLD}),
+        PollCompleted(2, snapshots(one=True, zero=False)),
     )
     assert state.blocked_since is not None
     assert not any(isinstance(action, Fail) for action in actions)
-    _, actions = run_steps(state, ListReturned(60, snapshots(one=True, zero=True)))
+    _, actions = run_steps(state, PollCompleted(60, snapshots(one=True, zero=True)))
     assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
-    _, actions = run_steps(state, ListReturned(60, snapshots(one=True, zero=False)))
+    _, actions = run_steps(state, PollCompleted(60, snapshots(one=True, zero=False)))
     assert [action for action in actions if isinstance(action, Fail)]
 
 
@@ -512,23 +516,23 @@ def test_only_broken_replica_changes_while_another_changes(
     state, _ = run_steps(
         started(OLD, OLD, rollout=rollout),
         UpdateStarted(0),
-        ListReturned(0, snapshots(one=True, zero=True)),
-        PulumiAnswered(1, {ONE: NEW}),
+        PollCompleted(0, snapshots(one=True, zero=True)),
+        RegistrationsCompleted(1, {ONE: NEW}),
     )
-    live = {ONE: Snapshot(NEW, False, "b"), ZERO: Snapshot(OLD, False, zero)}
-    _, actions = run_steps(state, ListReturned(2, live), ListReturned(2 + seconds, live))
+    live = {ONE: LwsSnapshot(NEW, False, "b"), ZERO: LwsSnapshot(OLD, False, zero)}
+    _, actions = run_steps(state, PollCompleted(2, live), PollCompleted(2 + seconds, live))
     assert (Register((ZERO,)) in actions) is changes
 
 
 def test_unchanged_update_does_not_wait_for_replica_that_never_served() -> None:
-    answers = [PulumiAnswered(1, {ONE: NEW}), PulumiAnswered(2, {ZERO: NEW})]
+    answers = [RegistrationsCompleted(1, {ONE: NEW}), RegistrationsCompleted(2, {ZERO: NEW})]
     state, _ = run_steps(started(NEW, NEW, wait={"level": "None"}), UpdateStarted(0), *answers)
     assert state.is_over
 
 
 def test_unavailable_replica_may_change_if_no_other_changes() -> None:
     _, actions = run_steps(
-        started(OLD, OLD), UpdateStarted(0), ListReturned(0, snapshots(one=True, zero=False))
+        started(OLD, OLD), UpdateStarted(0), PollCompleted(0, snapshots(one=True, zero=False))
     )
     assert [action for action in actions if isinstance(action, Register)] == [Register((ZERO,))]
 
@@ -538,13 +542,13 @@ def test_new_optional_replicas_wait_for_required_ones() -> None:
     wide = {"multinode": nodes(2, launcher="none")}
     plan = plan_of(service(role(replicas=2, **wide), schedulingStrategy=minimum))
     state = started_from(plan, {ZERO: OLD})
-    live = {ZERO: Snapshot(OLD, True, "a")}
+    live = {ZERO: LwsSnapshot(OLD, True, "a")}
     state, actions = run_steps(
-        state, UpdateStarted(0), ListReturned(0, live), PulumiAnswered(1, {ZERO: NEW})
+        state, UpdateStarted(0), PollCompleted(0, live), RegistrationsCompleted(1, {ZERO: NEW})
     )
     assert [action for action in actions if isinstance(action, Register)] == [Register((ZERO,))]
-    live[ZERO] = Snapshot(NEW, True, "b")
-    assert Register((ONE,)) in advance(state, ListReturned(2, live))[1]
+    live[ZERO] = LwsSnapshot(NEW, True, "b")
+    assert Register((ONE,)) in advance(state, PollCompleted(2, live))[1]
 
 
 def test_interrupted_sequential_update_is_resumed() -> None:
@@ -552,13 +556,13 @@ def test_interrupted_sequential_update_is_resumed() -> None:
     plan = plan_of(service(*roles, rollout={"roleOrder": "Sequential"}))
     first, then = (lws_step.name for lws_step in order_update(plan))
     state = started_from(plan, {first: NEW, then: OLD})
-    live = {first: Snapshot(NEW, False, "b"), then: Snapshot(OLD, True, "a")}
+    live = {first: LwsSnapshot(NEW, False, "b"), then: LwsSnapshot(OLD, True, "a")}
     state, actions = run_steps(
-        state, UpdateStarted(0), ListReturned(0, live), PulumiAnswered(1, {first: NEW})
+        state, UpdateStarted(0), PollCompleted(0, live), RegistrationsCompleted(1, {first: NEW})
     )
     assert [action for action in actions if isinstance(action, Register)] == [Register((first,))]
-    live[first] = Snapshot(NEW, True, "b")
-    _, actions = run_steps(state, ListReturned(2, live))
+    live[first] = LwsSnapshot(NEW, True, "b")
+    _, actions = run_steps(state, PollCompleted(2, live))
     assert Register((then,)) in actions
 
 
@@ -567,10 +571,10 @@ def test_blocked_layout_per_role_message_shows_timeout_of_its_lws() -> None:
     plan = plan_of(service(role(replicas=2), groups=2, layout="PerRole", rollout=limit))
     first, last = (lws.name for lws in plan.roles[0].lws)
     state = started_from(plan, {first: OLD, last: OLD})
-    up = {first: Snapshot(OLD, True, "a")}
-    state = state.with_changes([last], phase=Phase.DONE)
-    state = replace(state, has_list=True, stage=Stage.RUNNING)
-    _, actions = run_steps(state, ListReturned(0, up), ListReturned(100, up))
+    up = {first: LwsSnapshot(OLD, True, "a")}
+    state = state.with_changes([last], phase=LwsPhase.DONE)
+    state = replace(state, has_polled=True, phase=UpdatePhase.RUNNING)
+    _, actions = run_steps(state, PollCompleted(0, up), PollCompleted(100, up))
     (message,) = (action.message for action in actions if isinstance(action, Fail))
     assert message == (
         "for 2s (rollout.timeout 1s per replica) no replica of role inference was allowed to "

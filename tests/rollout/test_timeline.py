@@ -15,7 +15,7 @@ from samples import minima, nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.state_machine import MAX_PAUSE_SECONDS, UpdateState
+from fusioninfer_pulumi.rollout.state_machine import MAX_POLL_SECONDS, UpdateState
 from fusioninfer_pulumi.rollout.timeline import (
     LwsChange,
     LwsSize,
@@ -181,7 +181,7 @@ def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, in
     for name in names:
         lws = steps[name]
         if lws.blocks_others and lws.limit is not None:
-            down.setdefault((lws.limited_role, lws.limit), set()).add(lws.unit)
+            down.setdefault((lws.limit_scope, lws.limit), set()).add(lws.limit_unit)
     return down
 
 
@@ -226,7 +226,7 @@ class _FasterCluster(_SimulatedCluster):
             left = state.lws[name].deadline - self.now
             self.due.setdefault(name, self.now + self.random.random() * left)
         self.now = min(self.due[name] for name in awaited)
-        self.up.update(name for name in awaited if self.due[name] <= self.now)
+        self.available.update(name for name in awaited if self.due[name] <= self.now)
 
 
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
@@ -235,7 +235,7 @@ def test_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
     faster = _FasterCluster(plan, changes, ())
     faster.random, faster.due = random, {}
     slowest, played = simulate_update(plan, changes), faster.run()
-    slack = MAX_PAUSE_SECONDS * len(slowest.batches)
+    slack = MAX_POLL_SECONDS * len(slowest.batches)
     assert played.after.seconds <= slowest.after.seconds + slack
     assert played.peak <= slowest.peak
 
@@ -253,7 +253,7 @@ class _Pairs(_FasterCluster):
 
     def ready(self, role: str) -> set[bool]:
         """Return the pair revisions of a role's ready replicas: the new one is True."""
-        names = {lws.name for lws in self.steps if lws.role == role} & self.up
+        names = {lws.name for lws in self.steps if lws.role == role} & self.available
         return {
             name in self.registered or not self.changes[name].changes_pair_revision
             for name in names

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.rollout.timeline import (
     format_duration,
     simulate_update,
 )
-from fusioninfer_pulumi.rollout.update_order import find_pair_changes, order_update
+from fusioninfer_pulumi.rollout.update_order import compare_pair_revisions, order_update
 from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 
 # Each step of the simulation visits all LeaderWorkerSets, so it is slow for larger services.
@@ -155,7 +155,7 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
         name: (get_label(old_lws[key], labels.PAIR_REVISION), read_lws_gang_reference(old_lws[key]))
         for name, key in old_keys.items()
     }
-    pair_changes = find_pair_changes(plan, revisions_and_gangs)
+    pair_changes = compare_pair_revisions(plan, revisions_and_gangs)
     changes = {}
     for step in order_update(plan):
         new_size = _read_size(new_lws[new_keys[step.name]])
