@@ -19,7 +19,7 @@ from fusioninfer_pulumi.api.field_types import (
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel, empty_list
 from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.kube.durations import seconds
+from fusioninfer_pulumi.kube.durations import parse_duration
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.kind_schema import HPA_BEHAVIOR
 
@@ -153,7 +153,7 @@ class AutoscalingArgs(SpecModel):
     def latency_goals(self) -> dict[str, Fraction]:
         """Latency goals in seconds, by the name of the KEDA trigger."""
         goals = {"first-token": self.time_to_first_token, "per-token": self.time_per_token}
-        limits = {name: seconds(goal) for name, goal in goals.items() if goal is not None}
+        limits = {name: parse_duration(goal) for name, goal in goals.items() if goal is not None}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def findings(self, location: Location) -> Iterator[Finding]:

@@ -174,7 +174,7 @@ def _validate_amount(value: Any, *, description: str, is_whole: bool = False) ->
 
 
 def _validate_duration(value: Any) -> str:
-    if isinstance(value, str) and durations.seconds(value):
+    if isinstance(value, str) and durations.parse_duration(value):
         return value
     message = f"must be a duration above 0 such as 90s, 10m or 1h30m, got {quote_value(value)}"
     raise rule_error(INVALID_FORMAT, message)

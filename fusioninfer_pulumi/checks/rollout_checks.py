@@ -45,7 +45,7 @@ def check_startup_timeouts(plan: ServicePlan) -> Iterator[Finding]:
             ("wait.timeout", plan.wait.timeout),
             ("rollout.timeout", role.rollout.timeout),
         ):
-            timeout = durations.seconds(text)
+            timeout = durations.parse_duration(text)
             if timeout is not None and longest > timeout:
                 message = f"allows {longest} s, but {field} is {text}; raise {field}"
                 yield warning(STARTUP_ABOVE_TIMEOUT, ("roles", role.position, "startup"), message)

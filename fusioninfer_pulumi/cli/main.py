@@ -37,9 +37,9 @@ def _parse_free_gpus(text: str) -> tuple[int, ...]:
 
 
 def _parse_duration(text: str) -> float:
-    from fusioninfer_pulumi.kube.durations import seconds
+    from fusioninfer_pulumi.kube.durations import parse_duration
 
-    duration = seconds(text)
+    duration = parse_duration(text)
     if not duration:
         raise argparse.ArgumentTypeError(f"expected a duration such as 30s or 5m, got {text!r}")
     return float(duration)

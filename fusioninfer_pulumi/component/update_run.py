@@ -227,7 +227,7 @@ class Update:
             if self.replicas_available.done():
                 self.replicas_available.result()  # raises if this update has failed
             waited = time.monotonic() - begin
-            if waited > float(durations.seconds(timeout) or 0):
+            if waited > float(durations.parse_duration(timeout) or 0):
                 message = (
                     f"the route cannot send requests to service {service}, because {missing} "
                     f"after {timeout} (wait.timeout)"

@@ -23,7 +23,7 @@ _DURATION = re.compile(rf"({_PART.pattern})+")
 _LIMIT = Fraction(2**63 - 1, 10**9)
 
 
-def seconds(text: str) -> Fraction | None:
+def parse_duration(text: str) -> Fraction | None:
     """Return a duration in seconds; None if it has a sign, or if Go cannot parse it."""
     if _DURATION.fullmatch(text) is None:
         return None
@@ -32,9 +32,9 @@ def seconds(text: str) -> Fraction | None:
     return total if total <= _LIMIT else None
 
 
-def multiply(text: str, factor: int) -> str:
+def multiply_duration(text: str, factor: int) -> str:
     """Multiply a duration and round it up to seconds; return it as it is if the factor is 1."""
-    length = seconds(text)
+    length = parse_duration(text)
     if factor == 1 or length is None:
         return text
     return f"{math.ceil(min(length * factor, _LIMIT))}s"

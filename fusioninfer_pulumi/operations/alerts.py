@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.monitoring import AlertsArgs
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.durations import seconds
+from fusioninfer_pulumi.kube.durations import parse_duration
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_metadata
 from fusioninfer_pulumi.operations.monitors import (
     REVISION,
@@ -194,7 +194,7 @@ def _ratio(hits: str, queries: str, window: str) -> str:
 
 
 def _whole_seconds(duration: str) -> str:
-    return f"{int(seconds(duration) or 0)}s"
+    return f"{int(parse_duration(duration) or 0)}s"
 
 
 def build_prometheus_rule(

@@ -45,7 +45,10 @@ from fusioninfer_pulumi.kube import (
     quantity as quantity,
 )
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY as SHARED_MEMORY
-from fusioninfer_pulumi.kube.durations import seconds as seconds
+from fusioninfer_pulumi.kube.durations import (
+    parse_duration as parse_duration,
+    parse_duration as seconds,  # noqa: F401  # former name, still used by other packages
+)
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output as is_output
 from fusioninfer_pulumi.loading.importer import (
     Conversion as Conversion,

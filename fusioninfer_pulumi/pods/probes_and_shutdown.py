@@ -20,7 +20,7 @@ PERIOD_SECONDS = 10
 def compute_startup_seconds(args: StartupArgs) -> int:
     """Return the seconds that an engine may take to start, rounded up."""
     if args.timeout is not None:
-        return math.ceil(durations.seconds(args.timeout) or 0)
+        return math.ceil(durations.parse_duration(args.timeout) or 0)
     size, rate = quantity.parse(args.model_size or 0), quantity.parse(args.read_rate)
     return BASE_SECONDS + math.ceil(size / rate)
 

@@ -161,7 +161,7 @@ def _extend_timeouts(
     for user_role, role in zip(args.roles, expanded_roles, strict=True):
         if role.startup is not None and role.startup is not user_role.startup:
             longest_startup = max(longest_startup, compute_startup_seconds(role.startup))
-    if longest_startup <= (durations.seconds(DEFAULT_TIMEOUT) or 0):
+    if longest_startup <= (durations.parse_duration(DEFAULT_TIMEOUT) or 0):
         return {}, []
     minutes = -(-longest_startup // 60)
     timeout = f"{minutes + 10}m"

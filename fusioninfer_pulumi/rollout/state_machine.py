@@ -591,4 +591,4 @@ def _list_steps(state: UpdateState) -> list[LwsStep]:
 
 
 def _parse_seconds(timeout: str) -> float:
-    return float(durations.seconds(timeout) or 0)
+    return float(durations.parse_duration(timeout) or 0)

@@ -31,7 +31,7 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutLevel,
     RolloutStrategy,
 )
-from fusioninfer_pulumi.kube.durations import multiply
+from fusioninfer_pulumi.kube.durations import multiply_duration
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import get_gang_minima, get_required_replicas
 from fusioninfer_pulumi.topology.role_plan import (
@@ -222,7 +222,7 @@ def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
     if is_per_role and rollout.strategy is not RolloutStrategy.RECREATE:
         # Unless the feature gate MaxUnavailableStatefulSet is on, StatefulSets ignore
         # maxUnavailable: replicas restart one at a time, after the surge replicas have started.
-        timeout = multiply(timeout, count + (rollout.max_surge > 0))
+        timeout = multiply_duration(timeout, count + (rollout.max_surge > 0))
     if is_grouped:
         group_rollout = resolve_group_rollout(plan)
         limit = group_rollout.parallel_limit

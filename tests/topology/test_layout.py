@@ -19,7 +19,7 @@ from samples import (
 )
 
 from fusioninfer_pulumi.checks.plan_service import plan_services
-from fusioninfer_pulumi.kube.durations import multiply
+from fusioninfer_pulumi.kube.durations import multiply_duration
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 from fusioninfer_pulumi.rollout.update_order import choose_next_lws, order_update
@@ -114,8 +114,8 @@ def test_step_timeout_grows_with_the_replicas() -> None:
     for rollout, expected in rows:
         (step,) = order_update(plan_of(updated({"timeout": "10m", **rollout})))
         assert (step.timeout, step.is_frozen) == (expected, False)
-    assert multiply("1.5s", 3) == "5s"
-    assert multiply("2000000h", 1000) == multiply("2500000h", 1000)
+    assert multiply_duration("1.5s", 3) == "5s"
+    assert multiply_duration("2000000h", 1000) == multiply_duration("2500000h", 1000)
 
 
 def test_per_role_updates_may_be_sequential() -> None:

@@ -27,8 +27,8 @@ from fusioninfer_pulumi.plugins.importers import (
     Rule,
     SourceDocument,
     SourceField,
+    parse_duration,
     quantity,
-    seconds,
 )
 
 REPLICA_RATIO_NOT_ENFORCED = Rule("replica-ratio-not-enforced")
@@ -503,7 +503,7 @@ def _parse_seconds(
     report: ConversionReport, text: str, field: SourceField, minimum: int, maximum: int
 ) -> int:
     """Return a duration in whole seconds within bounds."""
-    length = seconds(text)
+    length = parse_duration(text)
     if length is None:
         report.invalid(field, f"must be a duration such as 30s, got {text}")
         return minimum
