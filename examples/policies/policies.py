@@ -15,7 +15,7 @@ from pulumi_policy import (
 )
 
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
-from fusioninfer_pulumi.kube.resource_requests import accelerators
+from fusioninfer_pulumi.kube.resource_requests import count_accelerators
 
 MAX_GPUS = 64
 REGISTRIES = ("registry.example.com/", "vllm/", "ghcr.io/llm-d/", "registry.k8s.io/")
@@ -95,8 +95,8 @@ def targets(route: PolicyResource) -> set[str]:
 def gpus(lws: Mapping[str, Any]) -> int:
     """Return the GPUs of all replicas of a LeaderWorkerSet."""
     group = lws["spec"]["leaderWorkerTemplate"]
-    worker = accelerators(group["workerTemplate"])
-    leader = accelerators(group.get("leaderTemplate") or group["workerTemplate"])
+    worker = count_accelerators(group["workerTemplate"])
+    leader = count_accelerators(group.get("leaderTemplate") or group["workerTemplate"])
     nodes = group.get("size", 1)
     return int(lws["spec"].get("replicas", 1) * (leader + (nodes - 1) * worker))
 

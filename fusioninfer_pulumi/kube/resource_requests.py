@@ -77,7 +77,7 @@ def pod_requests(template: Mapping[str, Any]) -> Amounts:
     return _sum((requests, overhead))
 
 
-def accelerators(template: Mapping[str, Any]) -> int:
+def count_accelerators(template: Mapping[str, Any]) -> int:
     """Return how many accelerators one pod requests as resources; DRA claims are not counted."""
     requests = pod_requests(template).items()
     return int(sum(amount for name, amount in requests if is_accelerator(name)))

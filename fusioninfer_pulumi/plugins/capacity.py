@@ -72,7 +72,8 @@ from fusioninfer_pulumi.kube.pulumi_outputs import (
     output_paths as output_paths,
 )
 from fusioninfer_pulumi.kube.resource_requests import (
-    accelerators as accelerators,
+    count_accelerators as accelerators,  # noqa: F401  # former name, still used by other packages
+    count_accelerators as count_accelerators,
     is_accelerator as is_accelerator,
     is_schedulable as is_schedulable,
     pod_requests as pod_requests,

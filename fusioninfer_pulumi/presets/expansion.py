@@ -43,7 +43,7 @@ from fusioninfer_pulumi.engines.engine_presets import (
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.containers import empty_dir, overlay, shared_memory, use_mirror
-from fusioninfer_pulumi.kube.resource_requests import accelerators
+from fusioninfer_pulumi.kube.resource_requests import count_accelerators
 from fusioninfer_pulumi.plan.service_plan import RoleEngine
 from fusioninfer_pulumi.pods.kv_cache import get_shared_memory_limit
 from fusioninfer_pulumi.pods.probes_and_shutdown import (
@@ -202,7 +202,7 @@ class _RoleExpander:
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
         self.user_container = self._find_user_container()
         user_containers = [self.user_container] if self.user_container else []
-        self.user_gpus = accelerators({"spec": {"containers": user_containers}})
+        self.user_gpus = count_accelerators({"spec": {"containers": user_containers}})
         accelerator = self.user_role.accelerator or ""
         limits = (self.user_container.get("resources") or {}).get("limits") or {}
         self.is_cpu = accelerator.lower() == CPU

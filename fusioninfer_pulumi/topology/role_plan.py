@@ -20,7 +20,7 @@ from fusioninfer_pulumi.api.rollout import (
 )
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.resource_requests import accelerators
+from fusioninfer_pulumi.kube.resource_requests import count_accelerators
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 
 
@@ -117,8 +117,8 @@ class RolePlan:
     @cached_property
     def pod_accelerators(self) -> tuple[int, ...]:
         """Accelerators of each pod of a replica, the leader first."""
-        worker = accelerators(self.worker_template)
-        return (accelerators(self.leader_template), *[worker] * (self.nodes - 1))
+        worker = count_accelerators(self.worker_template)
+        return (count_accelerators(self.leader_template), *[worker] * (self.nodes - 1))
 
     @property
     def replica_accelerators(self) -> int:

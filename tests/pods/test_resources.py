@@ -8,7 +8,11 @@ import pytest
 from rows import each_row
 from samples import container, nodes, plan_of, prefill_decode, rendered, role, service, template
 
-from fusioninfer_pulumi.kube.resource_requests import accelerators, is_accelerator, pod_requests
+from fusioninfer_pulumi.kube.resource_requests import (
+    count_accelerators,
+    is_accelerator,
+    pod_requests,
+)
 
 
 def resources(**amounts: Any) -> dict[str, Any]:
@@ -30,7 +34,7 @@ def test_accelerators_of_every_vendor_are_counted(resource: str) -> None:
 
 @each_row("resource", ["cpu", "memory", "rdma/hca", "example.com/fpga"])
 def test_other_resources_are_no_accelerators(resource: str) -> None:
-    assert accelerators(template(container(**resources(**{resource: "4"})))) == 0
+    assert count_accelerators(template(container(**resources(**{resource: "4"})))) == 0
 
 
 def test_leader_and_workers_may_have_different_accelerators() -> None:

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     KubernetesApi,
     Rule,
     UnreadableError,
-    accelerators,
+    count_accelerators,
     error,
     is_accelerator,
     is_schedulable,
@@ -169,7 +169,9 @@ def build_placement(
         if pool is None or labels.ROLE_NAME not in lws_labels or labels.SERVICE not in lws_labels:
             continue
         leader = group.get("leaderTemplate") or worker
-        per_replica = accelerators(leader) + accelerators(worker) * (group.get("size", 1) - 1)
+        per_replica = count_accelerators(leader) + count_accelerators(worker) * (
+            group.get("size", 1) - 1
+        )
         roles = previous.setdefault(make_key(metadata["namespace"], lws_labels[labels.SERVICE]), {})
         before = roles.get(lws_labels[labels.ROLE_NAME], PreviousPool(pool, 0))
         # Claimed devices are defined in other objects, so their number is unknown.

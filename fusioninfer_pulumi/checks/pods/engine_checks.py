@@ -12,7 +12,10 @@ from fusioninfer_pulumi.engines.command_flags import read_plain_variables
 from fusioninfer_pulumi.engines.launchers import COMMAND_EDITING_LAUNCHERS
 from fusioninfer_pulumi.engines.model_arguments import check_accelerators
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
-from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
+from fusioninfer_pulumi.kube.resource_requests import (
+    count_accelerators,
+    has_one_rank_per_accelerator,
+)
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
 from fusioninfer_pulumi.rules.common import UNSUPPORTED_BY_ENGINE
 
@@ -38,7 +41,7 @@ def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
 def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the engine's arguments against accelerators, launcher and KV connector."""
     command, location, engine = pods.command, pods.leader.command_path, pods.command.engine
-    accelerator_counts = {accelerators(pod.template) for pod in pods.all}
+    accelerator_counts = {count_accelerators(pod.template) for pod in pods.all}
     per_pod = accelerator_counts.pop() if len(accelerator_counts) == 1 else 0
     # Parallel sizes are compared only if all pods request the same number of accelerators, and each
     # accelerator runs one rank. Device claims request none; Neuron devices run several ranks.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_metadata import lookup
-from fusioninfer_pulumi.kube.resource_requests import accelerators
+from fusioninfer_pulumi.kube.resource_requests import count_accelerators
 from fusioninfer_pulumi.topology import leader_worker_set as lws_objects
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
@@ -192,7 +192,7 @@ def count_pods_and_accelerators(manifest: ParsedManifest) -> tuple[int, int]:
 def _count_accelerators(template: Any) -> int:
     """Return the accelerators of a pod, 0 for an invalid template."""
     try:
-        return accelerators(template)
+        return count_accelerators(template)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return 0
 
