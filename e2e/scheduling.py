@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from e2e.harness.resources import read_objects
-from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.findings import filter_errors
 from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity
 from fusioninfer_pulumi.topology.capacity_model import Capacity, NodePool
 
@@ -208,7 +208,11 @@ def generate_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) 
             policy = service["spec"]["schedulingStrategy"]["gangPolicy"]
             policy["requiredReplicas"] = "LowestOrdinals"
         plan = inputs.build_plan(service)
-        if errors(plan.findings) or plan.gang is None or not 2 <= plan.total_pods <= max_pods:
+        if (
+            filter_errors(plan.findings)
+            or plan.gang is None
+            or not 2 <= plan.total_pods <= max_pods
+        ):
             continue
         pools = _generate_pools(rng, plan)
         nodes = ", ".join(f"{pool.nodes}x{pool.accelerators}" for pool in pools)

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.harness import ApiError, Cluster
 from e2e.inputs import ROOT
-from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.findings import filter_errors
 from fusioninfer_pulumi.schemas.schema_check import object_findings
 from tests.gateway_rules import (
     ACCEPTED_GATEWAYS,
@@ -31,7 +31,7 @@ def test_tables_match_pinned_modules(tool: str) -> None:
 def find_rejection(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
     version = "gateway.networking.k8s.io/v1"
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
-    assert errors(object_findings(manifest)) == []
+    assert filter_errors(object_findings(manifest)) == []
     try:
         cluster.apply([manifest], namespace="default", dry_run=True)
     except ApiError as rejected:

@@ -184,14 +184,14 @@ def _run_error_type() -> type[InvalidServiceError]:
     return type(InvalidServiceError.__name__, bases, {"__module__": __name__})
 
 
-def errors(findings: Iterable[Finding]) -> list[Finding]:
+def filter_errors(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings that reject the input."""
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
 def raise_errors(findings: Iterable[Finding], title: str = "") -> None:
     """Raise an InvalidServiceError with the findings that reject the input, if there are any."""
-    rejected = errors(findings)
+    rejected = filter_errors(findings)
     if rejected:
         raise InvalidServiceError(rejected, title)
 
@@ -218,7 +218,7 @@ def quote_value(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}…"
 
 
-def list_names(names: Sequence[str], limit: int = 3) -> str:
+def summarize_names(names: Sequence[str], limit: int = 3) -> str:
     """Join up to `limit` names with commas, and append the number of the remaining ones."""
     more = len(names) - limit
     return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")

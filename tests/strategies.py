@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from random_services import RandomService, generate_service
 
 from fusioninfer_pulumi.checks.plan_service import plan_service
-from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.findings import InvalidServiceError, filter_errors
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -99,7 +99,7 @@ def _plan(manifest: Manifest) -> ServicePlan | None:
     except InvalidServiceError:
         return None
     plan = plan_service(args)
-    return None if errors(plan.findings) else plan
+    return None if filter_errors(plan.findings) else plan
 
 
 def shuffled(value: Any, keys: itertools.cycle[int] | None = None) -> Any:

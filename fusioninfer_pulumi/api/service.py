@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.service_rules import service_findings
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.api.validation_errors import raise_findings, rule_error
-from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.findings import filter_errors
 from fusioninfer_pulumi.rules.common import DUPLICATE_KEY
 
 API_VERSION = "fusioninfer.io/v1alpha1"
@@ -34,7 +34,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
 
     @model_validator(mode="after")
     def _rules(self) -> "InferenceServiceArgs":
-        raise_findings(type(self).__name__, errors(service_findings(self, self)))
+        raise_findings(type(self).__name__, filter_errors(service_findings(self, self)))
         return self
 
 

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.checks.pods import (
 from fusioninfer_pulumi.checks.rollout_checks import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routing_checks import PICKER_CHECKS, ROUTE_CHECKS
 from fusioninfer_pulumi.checks.service_checks import CHECKS as SERVICE_CHECKS, check_presets
-from fusioninfer_pulumi.findings import Finding, Severity, errors, info
+from fusioninfer_pulumi.findings import Finding, Severity, filter_errors, info
 from fusioninfer_pulumi.plan.service_builder import BuiltService, build_service
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.pods.pod import Context, RolePods
@@ -69,7 +69,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     built = build_service(expansion.args, expansion.provenance, name)
     memory, memory_findings = _estimate_memory(built.plan, built.args)
     # If a field already has an error, a finding of `check_presets` there adds nothing.
-    error_locations = {finding.location for finding in errors(expansion.findings)}
+    error_locations = {finding.location for finding in filter_errors(expansion.findings)}
     preset_findings = (
         finding
         for finding in check_presets(expansion.provenance)
@@ -82,7 +82,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     build_findings = (*built.findings, *ignored_fields, *_run_checks(built), *memory_findings)
     findings += [finding for finding in build_findings if finding.location[:2] not in incomplete]
     plan = replace(built.plan, memory=memory, engines=expansion.engines)
-    if not errors(findings):
+    if not filter_errors(findings):
         findings += check_objects(plan)
     ordered = sorted(findings, key=lambda finding: _SEVERITY_ORDER[finding.severity])
     locate = plan.provenance.locate

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, Rule, error, list_names
+from fusioninfer_pulumi.findings import Finding, Rule, error, summarize_names
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
@@ -137,7 +137,7 @@ def check_layout_change(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("layout",),
                 f"{layout.value} cannot replace {other.value} in a running role "
-                f"({list_names(colliding)}); {keep}rename each role in the same update, which "
+                f"({summarize_names(colliding)}); {keep}rename each role in the same update, which "
                 "starts the new replicas next to the old ones and needs capacity for both, or set "
                 "replicas: 0 for all roles first, which interrupts the service "
                 "(docs/how-to/move.md)",
@@ -148,8 +148,8 @@ def check_layout_change(
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("wait", "level"),
-                f"the old replicas ({list_names(sorted(old_roles))}) would stop before the new "
-                "ones are ready: use Available or Serving in an update that changes the layout",
+                f"the old replicas ({summarize_names(sorted(old_roles))}) would stop before the "
+                "new ones are ready: use Available or Serving in an update that changes the layout",
             )
         ]
     return []
@@ -467,4 +467,4 @@ def _find_missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list
 
 
 def _list_names(members: Sequence[_Member]) -> str:
-    return list_names([member.step.name for member in members])
+    return summarize_names([member.step.name for member in members])

@@ -24,7 +24,7 @@ from fusioninfer_pulumi.api.engine import Edition
 from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.cli.printing import to_yaml, write_files
 from fusioninfer_pulumi.extras import ADDRESS
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, errors
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, filter_errors
 from fusioninfer_pulumi.presets.model_service import model_service
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
@@ -233,7 +233,7 @@ def init(options: argparse.Namespace) -> int:
     findings = _check_service(options)
     for finding in findings:
         sys.stderr.write(f"fusioninfer-pulumi init: {finding.path}: {finding.message}\n")
-    if errors(findings):
+    if filter_errors(findings):
         return 2
     files = project.render_files(options.language)
     # A dangling link counts as a file, because writing would follow it.

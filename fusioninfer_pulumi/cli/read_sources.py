@@ -22,7 +22,7 @@ from fusioninfer_pulumi.findings import (
     Severity,
     drop_ignored,
     error,
-    errors,
+    filter_errors,
     parse_ignored_rules,
     warning,
 )
@@ -360,7 +360,7 @@ def _place_documents(
     pools = before = None
     with _collect_errors(source.remarks, inventory):
         pools = load_inventory(inventory)
-        if invalid := errors(package.inventory_findings(pools)):
+        if invalid := filter_errors(package.inventory_findings(pools)):
             raise InvalidServiceError(invalid)
     with _collect_errors(source.remarks, str(previous)):
         before = package.read_previous(previous)

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.component.status import (
     find_condition,
     is_available,
 )
-from fusioninfer_pulumi.findings import list_names
+from fusioninfer_pulumi.findings import summarize_names
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.kube.object_metadata import lookup
@@ -187,7 +187,7 @@ def explain_queue(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
             waiting = reasons.setdefault(str(condition.get("message") or ""), [])
             waiting += sorted(owners & set(names))
     return [
-        f"Kueue has not admitted LeaderWorkerSet {list_names(waiting, limit=1)}: {reason}"
+        f"Kueue has not admitted LeaderWorkerSet {summarize_names(waiting, limit=1)}: {reason}"
         for reason, waiting in reasons.items()
         if waiting
     ]
@@ -323,7 +323,7 @@ def _group_by_reason(
         cause = find_reason(pod)
         if cause is not None:
             reasons.setdefault(cause, []).append(get_name(pod))
-    return [f"pod {list_names(names, limit=1)}: {reason}" for reason, names in reasons.items()]
+    return [f"pod {summarize_names(names, limit=1)}: {reason}" for reason, names in reasons.items()]
 
 
 def _list_lws_events(name: str, events: Sequence[Object]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.checks.live_cluster import LiveCluster
 from fusioninfer_pulumi.checks.plan_service import plan_service
 from fusioninfer_pulumi.component.inference_service import InferenceService, log_warnings
 from fusioninfer_pulumi.component.pulumi_sdk import collected_services, get_kubernetes_provider
-from fusioninfer_pulumi.findings import errors, raise_errors
+from fusioninfer_pulumi.findings import filter_errors, raise_errors
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.kube.supported_products import (
     KUEUE,
@@ -88,7 +88,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
         self._name = name
         plans = map(_get_plan, self._args.services)
         # An invalid service's own component reports its errors.
-        self._plans = [plan for plan in plans if not errors(plan.findings)]
+        self._plans = [plan for plan in plans if not filter_errors(plan.findings)]
         releases = self._check_cluster()
         self.checked = releases.apply(lambda known: known is not None)
         self.releases = releases.apply(lambda known: known or {})

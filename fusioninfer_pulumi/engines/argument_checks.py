@@ -31,8 +31,8 @@ from fusioninfer_pulumi.findings import (
     Rule,
     closest_name,
     error,
-    list_names,
     quote_value,
+    summarize_names,
     warning,
 )
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
@@ -337,7 +337,7 @@ def explain_invalid_value(definition: ArgumentDefinition, value: str) -> str | N
         except ValueError:
             return f"must be {description}"
     if definition.choices and parsed not in definition.choices:
-        choices = list_names([*map(str, definition.choices)], _MAX_SHOWN_CHOICES)
+        choices = summarize_names([*map(str, definition.choices)], _MAX_SHOWN_CHOICES)
         return f"must be one of {choices}"
     limits = {**_LIMITS_BY_NAME.get(definition.name, {}), **definition.limits}
     if not isinstance(parsed, (int, float)):

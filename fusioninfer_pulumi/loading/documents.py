@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND, InferenceServiceArgs
 from fusioninfer_pulumi.extras import IMPORTED_API_GROUPS, install_command
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, errors, quote_value, warning
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Origin,
+    Rule,
+    error,
+    filter_errors,
+    quote_value,
+    warning,
+)
 from fusioninfer_pulumi.loading.importer import (
     Importer,
     Origins,
@@ -58,7 +66,7 @@ class LoadedDocument(NamedTuple):
     @property
     def has_errors(self) -> bool:
         """Whether any of the findings is an error."""
-        return bool(errors(finding for _, finding in self.findings))
+        return bool(filter_errors(finding for _, finding in self.findings))
 
     def with_result(self, validated: Validated) -> LoadedDocument:
         """Return the document with the result of validation."""

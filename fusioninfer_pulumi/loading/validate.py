@@ -27,7 +27,7 @@ from fusioninfer_pulumi.api.service_rules import role_findings, service_findings
 from fusioninfer_pulumi.api.spec import ServiceMetadata
 from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.api.validation_errors import field_of, pydantic_findings
-from fusioninfer_pulumi.findings import Finding, Rule, error, errors, quote_value
+from fusioninfer_pulumi.findings import Finding, Rule, error, filter_errors, quote_value
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
 WRONG_KIND = Rule("wrong-kind")
@@ -52,7 +52,7 @@ def validate_document(raw: Any) -> Validated:
         findings = pydantic_findings(exc, InferenceServiceManifest)
         return None, [*findings, *_find_further_errors(raw, exc)]
     findings = list(service_findings(args, args))
-    return (None, findings) if errors(findings) else (args, [])
+    return (None, findings) if filter_errors(findings) else (args, [])
 
 
 def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:

@@ -55,7 +55,8 @@ from fusioninfer_pulumi.findings import (
     Severity as Severity,
     closest_name as closest_name,
     error as error,
-    errors as errors,
+    filter_errors as errors,  # noqa: F401  # former name, still used by other packages
+    filter_errors as filter_errors,
     info as info,
     quote_value as quote_value,
     quote_value as show,  # noqa: F401  # former name, still used by other packages

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_commands import find_serving_port
 from fusioninfer_pulumi.engines.launchers import RAY_PORT
-from fusioninfer_pulumi.findings import Finding, Rule, error, errors
+from fusioninfer_pulumi.findings import Finding, Rule, error, filter_errors
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name, field_variable
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar, plan_sidecar
@@ -87,7 +87,7 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
         for index, directory in enumerate(request.directories):
             source = f"the mount of kvCacheOffloading.secondary[{index}]; mount yours elsewhere"
             findings += pod.find_conflicts([directory], source)
-    if errors(findings):
+    if filter_errors(findings):
         return pods, findings
     variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
     for pod in pods.all:

@@ -40,7 +40,7 @@ from fusioninfer_pulumi.engines.engine_presets import (
     EnginePreset,
     get_edition_defaults,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, filter_errors
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.containers import empty_dir, overlay, shared_memory, use_mirror
 from fusioninfer_pulumi.kube.resource_requests import count_accelerators
@@ -134,7 +134,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         if "image" not in expander.user_container:
             engines.append(expander.role_engine)
         findings += [finding for finding in expander.findings if finding not in findings]
-        if errors(expander.findings):
+        if filter_errors(expander.findings):
             incomplete.add(("roles", position))
     timeout_fields, timeout_values = _extend_timeouts(args, roles)
     expanded = args.model_copy(update={"roles": roles, **timeout_fields})

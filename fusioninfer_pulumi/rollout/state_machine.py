@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
-from fusioninfer_pulumi.findings import list_names
+from fusioninfer_pulumi.findings import summarize_names
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rollout.update_order import LwsStep, choose_next_lws
 
@@ -564,7 +564,9 @@ def _fail_overdue(state: UpdateState, now: float) -> tuple[Fail, ...]:
         return ()
     names = tuple(lws.step.name for lws in overdue)
     verb = "is" if len(names) == 1 else "are"
-    return (Fail(f"{list_names(names)} {verb} not available {overdue[0].timeout_text}", names),)
+    return (
+        Fail(f"{summarize_names(names)} {verb} not available {overdue[0].timeout_text}", names),
+    )
 
 
 def _fail_blocked(state: UpdateState, now: float) -> tuple[Fail, ...]:
@@ -581,7 +583,7 @@ def _fail_blocked(state: UpdateState, now: float) -> tuple[Fail, ...]:
         limit = "layout PerRole updates one LeaderWorkerSet of a role at a time"
     message = (
         f"for {first.describe_timeout()} no replica of role {first.role} was allowed to change, "
-        f"because {list_names(names)} {verb} not available and {limit}"
+        f"because {summarize_names(names)} {verb} not available and {limit}"
     )
     return (Fail(message, names),)
 

@@ -29,7 +29,7 @@ from strategies import services
 
 from fusioninfer_pulumi.api import InferenceServiceArgs, Launcher, RestartPolicy
 from fusioninfer_pulumi.checks.plan_service import add_collision_findings, plan_service
-from fusioninfer_pulumi.findings import OUTPUT_HINT, InvalidServiceError, errors
+from fusioninfer_pulumi.findings import OUTPUT_HINT, InvalidServiceError, filter_errors
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.loading import load, loads
 from fusioninfer_pulumi.loading.validate import validate_document
@@ -76,7 +76,7 @@ def test_name_defaults_to_the_logical_name() -> None:
     args = InferenceServiceArgs.model_validate({"roles": [role()]})
     assert args.name is None
     assert plan_service(args, "from-pulumi").service == "from-pulumi"
-    assert [str(error) for error in errors(plan_service(args, "Not_A_Name").findings)] == [
+    assert [str(error) for error in filter_errors(plan_service(args, "Not_A_Name").findings)] == [
         (
             "metadata.name: must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most 63 "
             'characters), got "Not_A_Name"'

@@ -12,7 +12,7 @@ from samples import container, prefill_decode, role, service, template
 
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
 from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
-from fusioninfer_pulumi.findings import Finding, errors
+from fusioninfer_pulumi.findings import Finding, filter_errors
 
 
 def marked(schema: Any) -> bool:
@@ -162,7 +162,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 def objects(manifest: Any) -> tuple[list[Finding], list[Any]]:
     plan = plan_service(InferenceServiceArgs.model_validate(manifest))
-    return errors(plan.findings), list(leaves(render(plan)))
+    return filter_errors(plan.findings), list(leaves(render(plan)))
 
 
 def test_every_field_that_accepts_outputs_has_a_case() -> None:

@@ -11,7 +11,7 @@ from profiles import examples
 from strategies import PLAIN, services
 
 from fusioninfer_pulumi.checks.plan_service import plan_service
-from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.findings import filter_errors
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render_workloads
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -66,7 +66,7 @@ def test_prefill_decode_pair_is_complete_or_rejected(manifest: Manifest, generat
         if generate:
             role["kvTransfer"] = {}
     plan = planned(with_router(manifest, strategy="pd-disaggregation"))
-    if errors(plan.findings):
+    if filter_errors(plan.findings):
         return
     for workload in render_workloads(plan):
         if workload["kind"] != "LeaderWorkerSet":

@@ -41,8 +41,8 @@ from fusioninfer_pulumi.plugins.capacity import (
     ServicePlacementArgs,
     ServicePlan,
     error,
-    errors,
     expand,
+    filter_errors,
     is_accelerator,
     load_inventory,
     plan_service,
@@ -84,14 +84,14 @@ def place(
         OSError: A file cannot be read.
     """
     pools = load_inventory(inventory)
-    if inventory_errors := errors(check_inventory(pools)):
+    if inventory_errors := filter_errors(check_inventory(pools)):
         raise InvalidServiceError(inventory_errors, "inventory")
     args = [_read_args(service) for service in services]
     placed = place_services(args, pools, previous=read_previous(previous))
     problems = [
         (str(args[index].name or index + 1), finding)
         for index, items in sorted(placed.findings.items())
-        for finding in errors(items)
+        for finding in filter_errors(items)
     ]
     if problems:
         names, findings = zip(*problems, strict=True)
@@ -204,7 +204,7 @@ def _check_service(
     if service.name is None:
         yield error(FIELD_REQUIRED, ("metadata", "name"), "is required to place a service")
         return
-    yield from errors(plan.findings)
+    yield from filter_errors(plan.findings)
     known = [pool.name for pool in inventory.pools]
     for position, role in enumerate(service.roles):
         for index, name in enumerate((role.placement and role.placement.pools) or ()):

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 from fusioninfer_pulumi.cli.diff.restarts import Edit
 from fusioninfer_pulumi.cli.printing import format_count
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
-from fusioninfer_pulumi.findings import Finding, list_names
+from fusioninfer_pulumi.findings import Finding, summarize_names
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_metadata import list_items, lookup
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
@@ -191,7 +191,7 @@ def describe_traffic_shares(
         old_shares = before or {own_pool: 100}
         growing = [target for target, share in after.items() if share > old_shares.get(target, 0)]
         if is_split and growing:
-            text += f", when {list_names(growing)} is ready"
+            text += f", when {summarize_names(growing)} is ready"
         names_by_text.setdefault(text, []).append(name)
     for text, names in names_by_text.items():
         requested_names = ", ".join(filter(None, names))

@@ -20,7 +20,7 @@ from typing import Any
 
 from fusioninfer_pulumi.cli.program.project_files import load_project
 from fusioninfer_pulumi.cli.program.recording import Recording, mask_secrets
-from fusioninfer_pulumi.findings import InvalidServiceError, Rule, error, errors
+from fusioninfer_pulumi.findings import InvalidServiceError, Rule, error, filter_errors
 
 PROGRAM_ENDED = Rule("program-ended")
 
@@ -97,7 +97,7 @@ def run_program(
         replace(finding, message=mask_secrets(finding.message, secrets))
         for finding in (*project.findings, *recordings[0].findings)
     )
-    if errors(findings):
+    if filter_errors(findings):
         raise InvalidServiceError(findings)
     return recordings[0]._replace(findings=findings, encrypted=project.encrypted)
 
