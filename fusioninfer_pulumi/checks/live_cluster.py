@@ -97,7 +97,7 @@ class LiveCluster:
     def find_configurations(self, product: Product, group: str) -> Iterator[Mapping[str, Any]]:
         """Yield the documents with an apiVersion of `group` in a manager's ConfigMaps."""
         namespace = self.get_namespace(product)
-        for config_map in self.api.objects("v1", "ConfigMap", namespace) or ():
+        for config_map in self.api.list_objects("v1", "ConfigMap", namespace) or ():
             for text in (config_map.get("data") or {}).values():
                 if group in text:
                     # ConfigMaps may also contain text that is not YAML, such as templates.

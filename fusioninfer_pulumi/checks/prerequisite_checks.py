@@ -127,7 +127,9 @@ def _read_release(cluster: LiveCluster, product: Product, kind: Kind) -> Release
         texts = (text for key, text in annotations.items() if _RELEASE_KEY.search(key))
         return parse_product_release(next(texts, ""))
     releases = []
-    for deployment in api.objects("apps/v1", "Deployment", cluster.get_namespace(product)) or ():
+    for deployment in (
+        api.list_objects("apps/v1", "Deployment", cluster.get_namespace(product)) or ()
+    ):
         for container in deployment["spec"]["template"]["spec"]["containers"]:
             image, _, _ = container["image"].partition("@")
             name, _, tag = image.rpartition("/")[2].partition(":")

@@ -33,7 +33,7 @@ def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
         if plan.total_accelerators and plan.namespace is not None:
             namespaces.setdefault(plan.namespace, []).append(plan)
     for namespace, services in namespaces.items():
-        quotas = cluster.api.objects("v1", "ResourceQuota", namespace) or ()
+        quotas = cluster.api.list_objects("v1", "ResourceQuota", namespace) or ()
         limits_by_quota = [(quota, _read_accelerator_limits(quota)) for quota in quotas]
         if not any(limits for _, limits in limits_by_quota):
             continue
@@ -65,7 +65,7 @@ def _count_used_accelerators(
     cluster: LiveCluster, namespace: str, plans: Sequence[ServicePlan]
 ) -> Counter[str] | None:
     """Count the accelerators of the services' existing pods; None if pods cannot be read."""
-    pods = cluster.api.objects("v1", "Pod", namespace, labelSelector=labels.SERVICE)
+    pods = cluster.api.list_objects("v1", "Pod", namespace, labelSelector=labels.SERVICE)
     if pods is None:
         return None
     services = {plan.service for plan in plans}

@@ -120,7 +120,7 @@ def list_objects(
     objects = {
         live["metadata"]["name"]: live
         for api_version, kind in kinds
-        for live in api.objects(api_version, kind, namespace, labelSelector=selector) or ()
+        for live in api.list_objects(api_version, kind, namespace, labelSelector=selector) or ()
     }
     if api.unread:
         raise UnreadableError(", ".join(api.unread))

@@ -83,18 +83,20 @@ def read_service(api: KubernetesApi, namespace: str, service: str) -> PodSnapsho
     Reads that are not allowed are in `unread`. Raises UnreadableError if the cluster does not
     respond.
     """
-    pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or []
+    pods = api.list_objects("v1", "Pod", namespace, labelSelector=_selector(service)) or []
     events = [
         event
         for selector in _EVENT_SELECTORS
-        for event in api.objects("v1", "Event", namespace, fieldSelector=selector) or ()
+        for event in api.list_objects("v1", "Event", namespace, fieldSelector=selector) or ()
     ]
     native = any(pod["spec"].get("schedulingGroup") for pod in pods)
     version = NATIVE_API_VERSION if native else API_VERSION
-    groups = api.objects(version, "PodGroup", namespace, labelSelector=_selector(service)) or []
+    groups = (
+        api.list_objects(version, "PodGroup", namespace, labelSelector=_selector(service)) or []
+    )
     gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
     has_kueue = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
-    workloads = api.objects("kueue.x-k8s.io", "Workload", namespace) if has_kueue else None
+    workloads = api.list_objects("kueue.x-k8s.io", "Workload", namespace) if has_kueue else None
     return PodSnapshot(pods, events, groups, tuple(api.unread), workloads or ())
 
 

@@ -123,7 +123,7 @@ class KubernetesApi:
         content = self._read(f"{path}/{quote(name, safe='')}", accept=_METADATA_ONLY)
         return None if self.unread.total() > unread_before else content is not None
 
-    def objects(
+    def list_objects(
         self,
         api: str,
         kind: str,
@@ -148,6 +148,9 @@ class KubernetesApi:
             if not next_page:
                 return objects
             query["continue"] = next_page
+
+    #: The former name, still used by other capacity packages.
+    objects = list_objects
 
     def watch(
         self, api: str, kind: str, namespace: str, *, seconds: float, **selectors: str

@@ -26,7 +26,7 @@ def add_env(container: Fields, variables: Sequence[Fields]) -> Manifest:
     return {**container, "env": [*existing, *added]} if added else dict(container)
 
 
-def restricted_security_context(user: int | None = None, **fields: Any) -> Manifest:
+def build_security_context(user: int | None = None, **fields: Any) -> Manifest:
     """Return a `securityContext` that the `restricted` Pod Security Standard accepts.
 
     Without `user`, the pod's security context must set `runAsNonRoot` and `seccompProfile`.
@@ -37,7 +37,7 @@ def restricted_security_context(user: int | None = None, **fields: Any) -> Manif
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, **fields}
 
 
-def field_variable(name: str, path: str) -> Manifest:
+def build_field_variable(name: str, path: str) -> Manifest:
     """Return an environment variable whose value is a field of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
@@ -62,7 +62,7 @@ def choose_free_name(wanted: str, existing: Iterable[Fields] | None) -> str:
     return next(name for name in candidates if name not in taken)
 
 
-def shared_memory(
+def build_shared_memory(
     spec: Fields, container: Fields, limit: str | None
 ) -> tuple[Manifest, Manifest] | None:
     """Return a volume at `/dev/shm` and its mount, for one container of a pod spec.
@@ -73,10 +73,10 @@ def shared_memory(
     if spec.get("hostIPC"):
         return None
     source = {"medium": "Memory"} if limit is None else {"medium": "Memory", "sizeLimit": limit}
-    return empty_dir(spec, container, name="shm", path=SHARED_MEMORY, source=source)
+    return build_empty_dir(spec, container, name="shm", path=SHARED_MEMORY, source=source)
 
 
-def empty_dir(
+def build_empty_dir(
     spec: Fields, container: Fields, name: str, path: str, source: Fields
 ) -> tuple[Manifest, Manifest] | None:
     """Return an `emptyDir` volume and its mount; None if the container mounts that path."""

@@ -68,7 +68,7 @@ READ: tuple[str, ...] = ("get", "list", "watch")
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def service_account(
+def build_service_account(
     meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
     """Return a ServiceAccount; pods mount its token only if they ask for it."""
@@ -76,7 +76,7 @@ def service_account(
     return build_object("v1", "ServiceAccount", object_meta, automountServiceAccountToken=False)
 
 
-def role_and_binding(
+def build_role_and_binding(
     meta: ServiceMeta,
     name: str,
     rules: Iterable[tuple[str, list[str], Iterable[str]]],
@@ -94,10 +94,10 @@ def role_and_binding(
     role_meta = build_metadata(meta, name, more_labels)
     binding_meta = build_metadata(meta, name, more_labels)
     yield build_object(f"{_RBAC}/v1", "Role", role_meta, rules=rbac_rules)
-    yield role_binding(meta, binding_meta, ("Role", name), accounts)
+    yield build_role_binding(meta, binding_meta, ("Role", name), accounts)
 
 
-def role_binding(
+def build_role_binding(
     meta: ServiceMeta, object_meta: Manifest, role: tuple[str, str], accounts: Iterable[Any]
 ) -> Manifest:
     """Return the binding of ServiceAccounts to a Role or ClusterRole (its kind and name)."""

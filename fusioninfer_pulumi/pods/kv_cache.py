@@ -23,7 +23,12 @@ from fusioninfer_pulumi.engines.engine_commands import find_serving_port
 from fusioninfer_pulumi.engines.launchers import RAY_PORT
 from fusioninfer_pulumi.findings import Finding, Rule, error, filter_errors
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name, field_variable
+from fusioninfer_pulumi.kube.containers import (
+    add_env,
+    add_mounts,
+    build_field_variable,
+    choose_free_name,
+)
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar, plan_sidecar
 from fusioninfer_pulumi.pods.pod import (
     Context,
@@ -207,12 +212,12 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
     if has_transfer and plan.connector is not None and plan.connector.side_channel is not None:
         host_name, port_name = plan.connector.side_channel
         env = [
-            field_variable(host_name, "status.podIP"),
+            build_field_variable(host_name, "status.podIP"),
             {"name": port_name, "value": str(args.side_channel_port)},
         ]
         ports = [{"name": "nixl", "containerPort": args.side_channel_port}]
     if ctx.role.kv_events is not None:
-        env.append(field_variable(POD_IP_ENV, "status.podIP"))
+        env.append(build_field_variable(POD_IP_ENV, "status.podIP"))
         events_port = get_events_port(ctx.role)
         if events_port is not None:
             ports.append({"name": EVENTS_PORT, "containerPort": events_port})

@@ -35,8 +35,8 @@ from fusioninfer_pulumi.kube import durations, labels, object_names
 from fusioninfer_pulumi.kube.containers import (
     add_env,
     add_mounts,
+    build_security_context,
     choose_free_name,
-    restricted_security_context,
 )
 from fusioninfer_pulumi.kube.object_metadata import (
     Manifest,
@@ -237,7 +237,7 @@ def build_fetch_container(
         **({"env": env} if env else {}),
         "resources": dict(model.fetcher.resources or _FETCHER_RESOURCES),
         "securityContext": dict(
-            model.fetcher.security_context or restricted_security_context(FETCHER_USER)
+            model.fetcher.security_context or build_security_context(FETCHER_USER)
         ),
         "volumeMounts": mounts,
     }

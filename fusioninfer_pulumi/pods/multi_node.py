@@ -16,7 +16,7 @@ from fusioninfer_pulumi.engines.launchers import (
 )
 from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
-from fusioninfer_pulumi.kube.containers import add_env, field_variable
+from fusioninfer_pulumi.kube.containers import add_env, build_field_variable
 from fusioninfer_pulumi.kube.pulumi_outputs import has_output, output_paths
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, reject_unknown_engine
 from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE
@@ -33,7 +33,7 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
     """Set the parallel sizes' arguments, and the leader's address if the launcher needs it."""
     if ctx.launcher is Launcher.DATA_PARALLEL:
         # The leader needs its own address, too.
-        address = field_variable(LEADER_ADDRESS_ENV, "status.podIP")
+        address = build_field_variable(LEADER_ADDRESS_ENV, "status.podIP")
         leader = pods.leader.with_container(lambda container: add_env(container, [address]))
         pods = pods.with_pod(leader)
     if ctx.role.parallelism is None:

@@ -21,17 +21,17 @@ from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.containers import (
+    build_field_variable,
+    build_security_context,
     choose_free_name,
-    field_variable,
-    restricted_security_context,
     use_mirror,
 )
 from fusioninfer_pulumi.kube.object_metadata import (
     READ,
     Manifest,
     ServiceMeta,
-    role_and_binding,
-    service_account,
+    build_role_and_binding,
+    build_service_account,
 )
 from fusioninfer_pulumi.pods.pod import Context, RolePods, SidecarPlan
 
@@ -206,9 +206,9 @@ def add_sidecar(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:
-    env = [field_variable("POD_IP", "status.podIP")]
+    env = [build_field_variable("POD_IP", "status.podIP")]
     if plan.account is not None:
-        env.append(field_variable(NAMESPACE_ENV, "metadata.namespace"))
+        env.append(build_field_variable(NAMESPACE_ENV, "metadata.namespace"))
     scheme = {"scheme": "HTTPS"} if plan.serves_https else {}
     return {
         "name": SIDECAR,
@@ -226,7 +226,7 @@ def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:
             "periodSeconds": 10,
         },
         "resources": dict(plan.resources),
-        "securityContext": restricted_security_context(SIDECAR_USER, readOnlyRootFilesystem=True),
+        "securityContext": build_security_context(SIDECAR_USER, readOnlyRootFilesystem=True),
         **({"volumeMounts": mounts} if mounts else {}),
     }
 
@@ -269,6 +269,6 @@ def build_sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> 
         return
     name, service_label = object_names.sidecar(meta.service), {labels.SERVICE: meta.service}
     if name in is_user_account and not is_user_account[name]:
-        yield service_account(meta, name, service_label)
+        yield build_service_account(meta, name, service_label)
     rules = [("", ["pods"], READ), (object_names.POOL_GROUP, ["inferencepools"], READ)]
-    yield from role_and_binding(meta, name, rules, list(is_user_account), service_label)
+    yield from build_role_and_binding(meta, name, rules, list(is_user_account), service_label)

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.kube.containers import add_mounts, find_mount, shared_memory
+from fusioninfer_pulumi.kube.containers import add_mounts, build_shared_memory, find_mount
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 
@@ -222,7 +222,7 @@ class Pod:
 
     def with_shared_memory(self, limit: str | None) -> Pod:
         """Return the pod with a volume at /dev/shm of its serving container, unless it has one."""
-        added = shared_memory(self.spec, self.container, limit)
+        added = build_shared_memory(self.spec, self.container, limit)
         if added is None:
             return self
         volume, mount = added

@@ -42,7 +42,12 @@ from fusioninfer_pulumi.engines.engine_presets import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, filter_errors
 from fusioninfer_pulumi.kube import durations, quantity
-from fusioninfer_pulumi.kube.containers import empty_dir, overlay, shared_memory, use_mirror
+from fusioninfer_pulumi.kube.containers import (
+    build_empty_dir,
+    build_shared_memory,
+    overlay,
+    use_mirror,
+)
 from fusioninfer_pulumi.kube.resource_requests import count_accelerators
 from fusioninfer_pulumi.plan.service_plan import RoleEngine
 from fusioninfer_pulumi.pods.kv_cache import get_shared_memory_limit
@@ -407,9 +412,11 @@ class _RoleExpander:
             self.origins |= {(*ports, index): origin}
         size_limit = get_shared_memory_limit(self.user_role)
         reason = "the engine's processes share memory; the default is 64Mi"
-        added_volumes = [(shared_memory(spec, serving, size_limit), "a volume in memory", reason)]
+        added_volumes = [
+            (build_shared_memory(spec, serving, size_limit), "a volume in memory", reason)
+        ]
         if self._needs_download_volume():
-            download_directory = empty_dir(spec, serving, "huggingface", _HUB_CACHE, {})
+            download_directory = build_empty_dir(spec, serving, "huggingface", _HUB_CACHE, {})
             reason = "a restarted container resumes its download"
             added_volumes.append((download_directory, "an emptyDir", reason))
         for volume_and_mount, value, reason in added_volumes:

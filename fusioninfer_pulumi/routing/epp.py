@@ -34,16 +34,16 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
 from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_API, EppFamily
 from fusioninfer_pulumi.engines.metric_names import LoadMetrics
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.containers import field_variable, overlay, restricted_security_context
+from fusioninfer_pulumi.kube.containers import build_field_variable, build_security_context, overlay
 from fusioninfer_pulumi.kube.object_metadata import (
     READ,
     Manifest,
     ServiceMeta,
     build_metadata,
     build_object,
-    role_and_binding,
-    role_binding,
-    service_account,
+    build_role_and_binding,
+    build_role_binding,
+    build_service_account,
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.pods.env_variables import build_tracing_env
@@ -293,12 +293,12 @@ def _build_container(epp: EppPlan) -> Manifest:
             "periodSeconds": 2,
         },
         "env": [
-            field_variable("NAMESPACE", "metadata.namespace"),
-            field_variable("POD_NAME", "metadata.name"),
+            build_field_variable("NAMESPACE", "metadata.namespace"),
+            build_field_variable("POD_NAME", "metadata.name"),
             *(dict(variable) for variable in epp.env),
         ],
         "resources": epp.args.resources or {"requests": _REQUESTS},
-        "securityContext": restricted_security_context(readOnlyRootFilesystem=True),
+        "securityContext": build_security_context(readOnlyRootFilesystem=True),
         "volumeMounts": mounts,
     }
 
@@ -347,12 +347,12 @@ def build_epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
         verbs = (*READ, "create", "update", "patch", "delete")
         rules.append(("coordination.k8s.io", ["leases"], verbs))
         rules.append(("", ["events"], ("create", "patch")))
-    yield service_account(meta, epp.name)
-    yield from role_and_binding(meta, epp.name, rules, [epp.name])
+    yield build_service_account(meta, epp.name)
+    yield from build_role_and_binding(meta, epp.name, rules, [epp.name])
     if epp.args.metrics is MetricsMode.AUTHENTICATED:
         object_meta = build_metadata(
             meta, object_names.metrics_reviewer(meta.namespace, meta.service)
         )
         del object_meta["namespace"]
         delegator = ("ClusterRole", "system:auth-delegator")
-        yield role_binding(meta, object_meta, delegator, [epp.name])
+        yield build_role_binding(meta, object_meta, delegator, [epp.name])

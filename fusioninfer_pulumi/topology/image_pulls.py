@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from fusioninfer_pulumi.api.rollout import RolloutArgs
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.containers import restricted_security_context
+from fusioninfer_pulumi.kube.containers import build_security_context
 from fusioninfer_pulumi.kube.object_metadata import (
     Manifest,
     ServiceMeta,
@@ -44,7 +44,7 @@ def _build_pod_spec(pod: Pod) -> Manifest:
         **{key: pod.container[key] for key in _CONTAINER_FIELDS if key in pod.container},
         "command": ["sleep", "infinity"],
         "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}},
-        "securityContext": restricted_security_context(_USER, readOnlyRootFilesystem=True),
+        "securityContext": build_security_context(_USER, readOnlyRootFilesystem=True),
     }
     spec: Manifest = {
         "automountServiceAccountToken": False,

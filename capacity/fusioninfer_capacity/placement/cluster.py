@@ -63,8 +63,8 @@ def read_inventory(
         InvalidServiceError: No ready node with accelerators has the label.
     """
     api = KubernetesApi(kubeconfig, context)
-    nodes = api.objects("v1", "Node") or ()
-    pods = api.objects("v1", "Pod", fieldSelector=_RUNNING) or ()
+    nodes = api.list_objects("v1", "Node") or ()
+    pods = api.list_objects("v1", "Pod", fieldSelector=_RUNNING) or ()
     devices = _read_devices(api)
     _reject_partial_reads(api)
     service_keys = {
@@ -95,7 +95,7 @@ def read_placement(
         UnreadableError: The cluster cannot be read.
     """
     api = KubernetesApi(kubeconfig, context)
-    lws = api.objects(*_LWS, labelSelector=labels.SERVICE) or ()
+    lws = api.list_objects(*_LWS, labelSelector=labels.SERVICE) or ()
     _reject_partial_reads(api)
     return build_placement(lws, inventory)
 
@@ -332,9 +332,11 @@ def _get_name(node: Object) -> str:
 def _read_devices(api: KubernetesApi) -> LiveDevices:
     """Return the devices that pods may claim; none if ResourceSlices cannot be read."""
     before = api.unread.copy()
-    slices = api.objects(_DEVICES, "ResourceSlice")
+    slices = api.list_objects(_DEVICES, "ResourceSlice")
     if slices:
-        objects = (api.objects(_DEVICES, kind) or () for kind in ("DeviceClass", "ResourceClaim"))
+        objects = (
+            api.list_objects(_DEVICES, kind) or () for kind in ("DeviceClass", "ResourceClaim")
+        )
         return LiveDevices(slices, *map(tuple, objects))
     api.unread = before
     return LiveDevices((), (), ())

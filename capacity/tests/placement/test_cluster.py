@@ -161,7 +161,7 @@ class Api(KubernetesApi):
     def __init__(self, *_: Any) -> None:
         self.unread: dict[str, None] = {}
 
-    def objects(self, _api: str, kind: str, *_: Any, **__: Any) -> Any:
+    def list_objects(self, _api: str, kind: str, *_: Any, **__: Any) -> Any:
         if kind in self.forbidden:
             self.unread[f"{kind}: 403 Forbidden"] = None
             return None
