@@ -1,4 +1,4 @@
-"""The workflow files of docs/ci: their scripts run here with the environment of a CI server."""
+"""Scripts of the workflow files in docs/ci, run with the environment of a CI server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ spec:
 def shell(script: str, folder: Path, first: Path | None = None, **environment: str) -> Any:
     path = os.pathsep.join([*([str(first)] if first else []), str(Path(sys.executable).parent)])
     value = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}", **environment}
-    # As the runners call it: GitHub's stops at the first failure, and so does GitLab's.
+    # GitHub's and GitLab's runners both stop at the first failure.
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
     return subprocess.run(
         command, cwd=folder, env=value, capture_output=True, text=True, check=False
@@ -207,7 +207,7 @@ def test_merge_results_are_compared_with_their_target(tmp_path: Path) -> None:
     job = GITLAB["fusioninfer-diff"]
     _, choose = job["before_script"]
     for target, wanted in (("", "began"), ("now", "now")):
-        # Outside of these pipelines the variable is empty.
+        # The variable is empty in other pipelines.
         value = {
             "CI_MERGE_REQUEST_DIFF_BASE_SHA": "began",
             "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": target,
@@ -228,10 +228,10 @@ def test_workflow_has_minimal_permissions() -> None:
     jobs = GITHUB["jobs"]
     assert jobs["diff"]["permissions"] == {"contents": "read"}
     assert jobs["comment"]["permissions"] == {"pull-requests": "write"}
-    # Who may write runs no code of the pull request.
+    # A job with write permissions runs no code of the pull request.
     assert not [item for item in jobs["comment"]["steps"] if "checkout" in item.get("uses", "")]
     assert GITLAB["fusioninfer-comment"]["variables"]["GIT_STRATEGY"] == "none"
-    # YAML 1.1 reads `on` as true. `pull_request_target` would run foreign code with rights.
+    # YAML 1.1 reads `on` as true. `pull_request_target` would run a fork's code with permissions.
     assert list(GITHUB[True]) == ["pull_request"]
 
 

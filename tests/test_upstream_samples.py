@@ -57,10 +57,10 @@ def test_checkout_inputs_are_classified(tmp_path: Path) -> None:
     (tests / "fixtures.py").write_text(FIXTURES, encoding="utf-8")
     (tests / "test_a.py").write_text('TestCase(base_refs=["model", "pods"])', encoding="utf-8")
     module = tool()
-    judged = [
+    checked = [
         ("KServe", sample, *module.classify_sample(sample)) for sample in module.collect(tmp_path)
     ]
-    results = {Path(sample.name).stem: result for _, sample, result, _ in judged}
+    results = {Path(sample.name).stem: result for _, sample, result, _ in checked}
     assert results == {
         "good": "as is",
         "lossy": "with --allow-lossy",
@@ -70,7 +70,7 @@ def test_checkout_inputs_are_classified(tmp_path: Path) -> None:
         "model + pods": "with warnings",
     }
     assert sys.modules["pytest"].__name__ == "pytest"
-    lines = list(module.render_table(judged))
+    lines = list(module.render_table(checked))
     assert "| KServe | 1 | 1 | 2 | 1 | 1 | 1 | 40 % |" in lines
 
 

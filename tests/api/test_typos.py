@@ -1,4 +1,4 @@
-"""One wrong value anywhere in a service: it is rejected in words of ours, or it can be written."""
+"""A service with one wrong value is rejected with our own message, or it renders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from samples import Manifest, is_plain_data, rendered
 
 from fusioninfer_pulumi.findings import InvalidServiceError
 
-#: Terms of pydantic, which no message may contain.
+#: Terms of pydantic that no message may contain.
 _PYDANTIC = ("Input should", "function-", "constrained-", "[dict[", "Value error")
 
 

@@ -1,4 +1,4 @@
-"""Dry runs on the API server: the objects sent, and findings at the users' fields."""
+"""Dry runs on the API server: sent objects, and findings at the users' fields."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 Manifest = dict[str, Any]
 LWS = "leaderworkerset.x-k8s.io"
 Reply = tuple[int, dict[str, Any]]
-#: Answers of Kubernetes 1.35 to pods and objects, as `e2e/test_server.py` records them.
+#: Responses of Kubernetes 1.35, recorded by `e2e/test_server.py`.
 RECORDED: dict[str, Manifest] = json.loads(
     (Path(__file__).parent.parent / "fixtures" / "server_answers.json").read_text()
 )
 
 
 class FakeApi(FakeCluster):
-    """An API server that accepts all objects but those that `reject` names."""
+    """A fake API server that accepts all objects that `reject` does not reject."""
 
     def __init__(self, reject: Callable[[Manifest], Reply | None] = lambda _: None) -> None:
         kinds = {api for api in KINDS if "." in api}
@@ -174,7 +174,7 @@ def test_missing_reference_is_a_warning(name: str, field: str) -> None:
     assert (findings.rule, findings.severity) == ("api-server-rejects", Severity.WARNING)
     assert findings.path == f"roles[0].template.spec.{field}"
     assert "forbidden" not in findings.message
-    # Judged without it.
+    # The second dry run omits the reference.
     assert [field in item["spec"] for item in api.of_kind("Pod")] == [True, False]
 
 
@@ -276,7 +276,7 @@ def test_rejected_field_is_an_error_at_the_users_field(
         # A policy may know controllers by their user.
         ("Pod", WEBHOOK, ("warning", REJECTS, "roles[0].template")),
         ("LeaderWorkerSet", WEBHOOK, ("error", REJECTS, "roles[0]")),
-        # Pulumi replaces these objects.
+        # Pulumi replaces an object if an immutable field changes.
         ("Service", {"code": 422, "message": "no", "details": {"causes": [FIXED]}},
          ("warning", REJECTS, "")),
         ("LeaderWorkerSet", {"code": 403, "message": SUBGROUPS}, ("warning", REJECTS, "roles[0]")),
@@ -331,7 +331,7 @@ def test_server_field_is_parsed(field: str, location: tuple[str | int, ...]) -> 
 
 def test_unknown_values_are_replaced_by_stand_ins() -> None:
     class Output:
-        """Recognized by its name and module."""
+        """Recognized as an Output by its name and module."""
 
     Output.__module__ = "pulumi.output"
     image: Any = Output()

@@ -29,7 +29,7 @@ SCALARS = st.one_of(
     st.sampled_from(["<secret>", "<unknown>", "a\nb\nc", "```\n", "|<b>*", "\x1b[31m", "8"]),
     st.dates(),
 )
-ODD = st.recursive(
+ANY_VALUE = st.recursive(
     SCALARS,
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
@@ -42,28 +42,32 @@ ODD = st.recursive(
 TEMPLATES = st.fixed_dictionaries(
     {},
     optional={
-        "metadata": st.fixed_dictionaries({}, optional={"labels": ODD, "annotations": ODD}),
-        "spec": st.fixed_dictionaries({}, optional={"containers": ODD, "schedulerName": ODD}),
+        "metadata": st.fixed_dictionaries(
+            {}, optional={"labels": ANY_VALUE, "annotations": ANY_VALUE}
+        ),
+        "spec": st.fixed_dictionaries(
+            {}, optional={"containers": ANY_VALUE, "schedulerName": ANY_VALUE}
+        ),
     },
 )
 LWS_SPECS = st.fixed_dictionaries(
     {},
     optional={
-        "replicas": st.one_of(st.integers(0, 4), ODD),
-        "networkConfig": ODD,
-        "minMember": ODD,
-        "minTaskMember": ODD,
+        "replicas": st.one_of(st.integers(0, 4), ANY_VALUE),
+        "networkConfig": ANY_VALUE,
+        "minMember": ANY_VALUE,
+        "minTaskMember": ANY_VALUE,
         "template": TEMPLATES,
         "leaderWorkerTemplate": st.one_of(
-            ODD,
+            ANY_VALUE,
             st.fixed_dictionaries(
                 {},
                 optional={
-                    "size": st.one_of(st.integers(0, 4), ODD),
+                    "size": st.one_of(st.integers(0, 4), ANY_VALUE),
                     "leaderTemplate": TEMPLATES,
-                    "workerTemplate": st.one_of(TEMPLATES, ODD),
-                    "subGroupPolicy": ODD,
-                    "volumeClaimTemplates": ODD,
+                    "workerTemplate": st.one_of(TEMPLATES, ANY_VALUE),
+                    "subGroupPolicy": ANY_VALUE,
+                    "volumeClaimTemplates": ANY_VALUE,
                 },
             ),
         ),
@@ -83,13 +87,14 @@ MANIFESTS = st.fixed_dictionaries(
         ),
         "kind": st.sampled_from(["LeaderWorkerSet", "PodGroup", "Deployment", "List", "Pod", None]),
         "metadata": st.one_of(
-            ODD,
+            ANY_VALUE,
             st.fixed_dictionaries(
-                {"name": NAMES}, optional={"namespace": NAMES, "labels": st.one_of(LABELS, ODD)}
+                {"name": NAMES},
+                optional={"namespace": NAMES, "labels": st.one_of(LABELS, ANY_VALUE)},
             ),
         ),
-        "spec": st.one_of(ODD, LWS_SPECS),
-        "items": ODD,
+        "spec": st.one_of(ANY_VALUE, LWS_SPECS),
+        "items": ANY_VALUE,
     },
 )
 LISTS = st.lists(MANIFESTS, max_size=5)
@@ -132,7 +137,7 @@ def test_any_two_lists_can_be_compared_and_swapped(
     ]
 
 
-@given(ODD, ODD)
+@given(ANY_VALUE, ANY_VALUE)
 @examples(3)
 def test_difference_exists_exactly_if_values_differ(old: Any, new: Any) -> None:
     one, other = ({"kind": "X", "metadata": {"name": "x"}, "spec": spec} for spec in (old, new))

@@ -121,23 +121,23 @@ def test_dangling_link_is_not_written_through(
     assert not (tmp_path / "outside").exists()
 
 
-ODD = 'x", replicas=print("injected"), namespace="y: #\\'
+SPECIAL_CHARACTERS = 'x", replicas=print("injected"), namespace="y: #\\'
 
 
 def test_arguments_are_quoted_in_python(tmp_path: Path) -> None:
-    project = init(tmp_path, "python", ("team/chat", ODD, "--gpus", "1"))
+    project = init(tmp_path, "python", ("team/chat", SPECIAL_CHARACTERS, "--gpus", "1"))
     tree = ast.parse((project / "test_service.py").read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     (call,) = (entry for entry in calls if ast.unparse(entry.func) == "service_args")
     keywords = {entry.arg: ast.literal_eval(entry.value) for entry in call.keywords}
-    assert keywords == {"accelerator": ODD, "replicas": 3}
+    assert keywords == {"accelerator": SPECIAL_CHARACTERS, "replicas": 3}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_arguments_are_quoted_in_yaml(language: str, tmp_path: Path) -> None:
-    project = init(tmp_path, language, ("team/chat", ODD, "--gpus", "1"))
+    project = init(tmp_path, language, ("team/chat", SPECIAL_CHARACTERS, "--gpus", "1"))
     config = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8"))["config"]
-    assert config["accelerator"] == {"default": ODD}
+    assert config["accelerator"] == {"default": SPECIAL_CHARACTERS}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ DOCUMENTS = "80,64,48,32,16"
 
 
 def terminal(columns: int, *arguments: str, **environ: str) -> tuple[str, str]:
-    """Standard output of the command on a real terminal of that width, and standard error."""
+    """Return standard output on a terminal of this width, and standard error."""
     controller, terminal_ = pty.openpty()
     fcntl.ioctl(terminal_, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     clean = {key: value for key, value in os.environ.items() if key not in _TERMINAL_KEYS}
@@ -32,7 +32,7 @@ def terminal(columns: int, *arguments: str, **environ: str) -> tuple[str, str]:
     ) as process:
         os.close(terminal_)
         stream = b""
-        with contextlib.suppress(OSError):  # Linux says so when the other side has ended
+        with contextlib.suppress(OSError):  # Linux raises EIO after the process has exited
             while block := os.read(controller, 65536):
                 stream += block
         assert process.stderr is not None
@@ -72,7 +72,7 @@ def test_output_fits_the_terminal(partial: str, columns: int, colors: bool) -> N
     lines = plain.splitlines()
     assert max(map(len, lines)) <= columns
     assert len(lines) <= 26
-    # Long texts go on below themselves, whole words at a time.
+    # Long texts wrap between words, aligned with their first line.
     whole = " ".join(" ".join(lines).split())
     assert f"warning roles: {NO_ROUTER}" in whole
     if columns == 80:

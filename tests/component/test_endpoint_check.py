@@ -1,4 +1,4 @@
-"""The program probes the endpoint after everything that it waits for."""
+"""The program probes the endpoint after all other waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fusioninfer_pulumi.component.endpoint_check import (
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The endpoints that were asked, as if the program ran on an engine."""
+    """Return the probed URLs; the program runs as on a Pulumi engine."""
     urls: list[str] = []
 
     async def answer(url: str, seconds: float) -> None:
@@ -64,7 +64,7 @@ def test_preview_does_not_probe(engine: Any, requests: list[str]) -> None:
 
 
 def test_mocks_do_not_probe(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_check, "wait_until_ready", lambda *_: pytest.fail("it was asked"))
+    monkeypatch.setattr(endpoint_check, "wait_until_ready", lambda *_: pytest.fail("it was probed"))
     deployed(engine, httproute=ROUTE, gateway=None)
 
 
@@ -83,7 +83,7 @@ def test_unready_endpoint_fails_the_program(engine: Any, requests: list[str]) ->
 
 
 def probes(*outcomes: Exception | None) -> Callable[[str], None]:
-    """Asks that end so, the last one for ever."""
+    """Return a probe with these outcomes; the last one repeats."""
     left = list(outcomes)
 
     def probe_once(_: str) -> None:
@@ -96,7 +96,7 @@ def probes(*outcomes: Exception | None) -> Callable[[str], None]:
 
 @pytest.fixture
 def _own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time passes by sleeping alone, however busy the machine is."""
+    """Simulate a clock that only sleeping advances."""
     now = [0.0]
 
     async def sleep(seconds: float) -> None:
@@ -106,20 +106,23 @@ def _own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "sleep", sleep)
 
 
-NOT_YET, AWAY = NotReadyError("HTTP status 503"), UnreachableError("its name is not known here")
+NOT_READY, UNREACHABLE = (
+    NotReadyError("HTTP status 503"),
+    UnreachableError("its name is not known here"),
+)
 
 
 @pytest.mark.parametrize(
     ("url", "outcomes", "messages"),
     [
         ("http://a.example", (None,), None),
-        ("http://a.example", (NOT_YET, NOT_YET, None), None),
-        # A name or an address that comes later.
-        ("http://a.example", (AWAY, AWAY, NOT_YET, None), None),
-        ("http://a.example", (AWAY,), "its name is not known here"),
-        # Inside of the cluster no name comes later.
-        ("http://svc.ns.svc:8000", (AWAY, None), "its name is not known here"),
-        ("http://svc.ns.svc:8000", (NOT_YET, AWAY, None), None),
+        ("http://a.example", (NOT_READY, NOT_READY, None), None),
+        # DNS names and addresses may appear later.
+        ("http://a.example", (UNREACHABLE, UNREACHABLE, NOT_READY, None), None),
+        ("http://a.example", (UNREACHABLE,), "its name is not known here"),
+        # An unknown cluster-internal name fails immediately.
+        ("http://svc.ns.svc:8000", (UNREACHABLE, None), "its name is not known here"),
+        ("http://svc.ns.svc:8000", (NOT_READY, UNREACHABLE, None), None),
     ],
 )
 @pytest.mark.usefixtures("_own_clock")
@@ -135,7 +138,9 @@ def test_probe_outcomes_until_ready(url: str, outcomes: Any, messages: str | Non
 @pytest.mark.usefixtures("_own_clock")
 def test_endpoint_reached_once_must_become_ready() -> None:
     with pytest.raises(NotReadyError, match="HTTP status 503"):
-        asyncio.run(wait_until_ready("http://a", 60, send=probes(NOT_YET, AWAY), grace=0, pause=5))
+        asyncio.run(
+            wait_until_ready("http://a", 60, send=probes(NOT_READY, UNREACHABLE), grace=0, pause=5)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +170,7 @@ def server() -> Iterator[tuple[int, dict[str, tuple[int, str]]]]:
     ("status", "body", "messages"),
     [
         (200, '{"data": []}', None),
-        (401, "", None),  # whoever asks for credentials is there
+        (401, "", None),  # the endpoint requires credentials, so it is ready
         (403, "", None),
         (404, "", "HTTP status 404"),
         (503, "", "HTTP status 503"),

@@ -1,4 +1,4 @@
-"""Running replicas that join a gang, or get more nodes in their gang."""
+"""Updates in which running replicas join a gang, or their gang needs more nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDE = {"multinode": nodes(2, launcher="none")}
 OFF = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
 BIG = role("big", **WIDE)
 AT_ONCE = {"rollout": {"strategy": "AllAtOnce"}}
-ANEW = {"rollout": {"strategy": "Recreate"}}
+RECREATE = {"rollout": {"strategy": "Recreate"}}
 PER_ROLE = {"layout": "PerRole"}
 
 
@@ -62,7 +62,7 @@ SERVICE = "rollout.strategy: Rolling would never end: "
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        # The gang comes with a role of several nodes, with a mode, with nodes, with a decoder.
+        # A multi-node role, a gang mode, more nodes, or a decode role creates the gang.
         (service(small()), service(small(), BIG), [SERVICE + "small"]),
         (service(wide(2), **OFF), service(wide(2)), [SERVICE + "serve"]),
         (service(role("serve", replicas=2)), service(wide(2)), [SERVICE + "serve"]),
@@ -80,7 +80,7 @@ SERVICE = "rollout.strategy: Rolling would never end: "
          [SERVICE + "small"]),
         (service(*pair(1, 1), **OFF), service(*pair(1, 1)), []),
         (service(small(33)), service(small(33, rollout={"maxUnavailable": 33}), BIG), []),
-        # Sequential roles wait for each other, whatever their replicas.
+        # Sequential roles wait for each other, even with new replicas.
         (service(*pair(1, 1), **OFF),
          service(*pair(1, 1), rollout={"roleOrder": "Sequential"}), [SERVICE + "prefill"]),
         (service(*pair(1, 2), **OFF),
@@ -93,15 +93,15 @@ SERVICE = "rollout.strategy: Rolling would never end: "
         (service(BIG, wide(2, 1)), service(BIG, wide(4, 1), **SEQUENTIAL), []),
         (service(BIG, wide(2, 1), **OFF),
          service({**BIG, "subGroupPolicy": {"subGroupSize": 1}}, wide(2, 1), **SEQUENTIAL), []),
-        # Rollouts that restart all replicas together are accepted.
+        # Rollouts that restart all replicas at the same time are accepted.
         (service(small()), service(small(**AT_ONCE), BIG), []),
-        (service(small()), service(small(**ANEW), BIG), []),
+        (service(small()), service(small(**RECREATE), BIG), []),
         (service(small()), service(role("other", replicas=3), BIG), []),
         (service(wide(2)), service(wide(4), **AT_ONCE), []),
         (service(small()), service(small(), BIG, **needs(small=1, big=1)), []),
         (service(small()), service(small(), BIG, **needs(small=2, big=1)), [SERVICE + "small"]),
         (service(small()), service(small(), BIG, **needs(small=0, big=1)), []),
-        # What is a gang already, or is no longer one, and one whose form changes.
+        # Replicas that are in a gang already or leave it, and a gang whose form changes.
         (service(*pair(2, 2)), service(*pair(2, 2, "2")), []),
         (service(*pair(2, 2)), service(*pair(2, 2), **OFF), []),
         (service(*pair(2, 2)), service(*pair(2, 2), BIG), []),
@@ -123,14 +123,14 @@ def test_joins_with_layout_per_replica(
           SERVICE + "prefill"]),
         (service(wide(2)), service(wide(4), rollout={"partition": 1}),
          ["rollout.partition: ", SERVICE + "serve"]),
-        # All at once does not help: it never joins.
+        # `AllAtOnce` does not help: replicas below the partition never join.
         (service(wide(2)), service(wide(4), rollout={"partition": 1, "strategy": "AllAtOnce"}),
          ["rollout.partition: "]),
         (service(wide(2, 3)), service(wide(4, 3), rollout={"partition": 1}),
          ["rollout.partition: ", SERVICE + "serve"]),
         (service(wide(2), **PER_ROLE), service(wide(4), **PER_ROLE, rollout={"partition": 1}),
          ["rollout.partition: ", SERVICE + "serve"]),
-        # It has what the gang asks for, or the gang does not ask for it.
+        # The gang does not need these replicas, or has them already.
         (service(wide(4)), service(wide(2), rollout={"partition": 1}), []),
         (service(*pair(2, 2)), service(*pair(2, 2, "2"), rollout={"partition": 1}), []),
         (service(wide(2, 4)),
@@ -155,9 +155,9 @@ def test_joins_below_partition(engine: Any, old: Any, new: Any, expected: list[s
         (small(), small(rollout={"maxUnavailable": 3}), [SERVICE + "small"]),
         (small(), small(rollout={"maxSurge": 2}), [SERVICE + "small"]),
         (small(), small(rollout={"maxSurge": 3}), [SERVICE + "small"]),
-        (small(), small(**ANEW), []),
+        (small(), small(**RECREATE), []),
         (small(1), small(1), []),
-        # Those that are new come with the gang, but the old ones do not follow.
+        # New replicas join the gang, but the existing ones do not.
         (small(1), small(2), [SERVICE + "small"]),
         (small(0), small(3), []),
     ],

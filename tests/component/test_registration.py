@@ -27,7 +27,7 @@ Story = Callable[[int], InferenceServiceArgs]
 POD_GROUP = "kubernetes:scheduling.volcano.sh/v1beta1:PodGroup"
 SET = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 SERVICE = "kubernetes:core/v1:Service"
-#: What keeps the provider from waiting by itself: the program waits.
+#: Annotations that keep the provider from waiting, because the program waits.
 UNAWAITED = {"pulumi.com/skipAwait": "true"}
 
 
@@ -191,12 +191,12 @@ def test_children_are_attributes(engine: Any, story: Story) -> None:
 
 
 def test_role_scaled_to_zero_registers_no_lws(engine: Any, story: Story) -> None:
-    parked = story(4).model_copy(
+    scaled_to_zero = story(4).model_copy(
         update={
             "roles": [role.model_copy(update={"replicas": 0}) for role in story(4).roles],
         }
     )
-    deployment = engine.run(lambda: InferenceService("app", parked))
+    deployment = engine.run(lambda: InferenceService("app", scaled_to_zero))
     assert sorted(deployment.keys) == sorted([(TOKEN, "app"), (SERVICE, "app")])
 
 

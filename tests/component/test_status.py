@@ -1,4 +1,4 @@
-"""The status of a service: a table from live objects to phases and conditions."""
+"""The status of a service: phases and conditions derived from live objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def disaggregated(story: Story) -> ServicePlan:
 
 @pytest.fixture
 def partial(story: Story) -> Callable[..., ServicePlan]:
-    """Story 4 where the gang needs so many replicas of each role."""
+    """Return story 4 with minimum replicas for each role of its gang."""
 
     def plan(**minima: int) -> ServicePlan:
         roles = [role.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -55,7 +55,7 @@ def phase(name: str, **more: Any) -> Objects:
 
 
 def scheduled(status: str) -> Objects:
-    """Return a PodGroup of Kubernetes itself."""
+    """Return a native PodGroup of Kubernetes."""
     condition = {"type": "PodGroupInitiallyScheduled", "status": status, "message": "no room"}
     return {"metadata": {}, "status": {"conditions": [condition]}}
 
@@ -65,7 +65,7 @@ def with_group(plan: ServicePlan, live: Objects, pod_group: Any) -> Objects:
 
 
 def status_of(plan: ServicePlan, live: Objects, pod_group: Any = None) -> dict[str, Any]:
-    """Phases of the roles, and `status reason` of the conditions."""
+    """Return the roles' phases, and status and reason of the conditions."""
     status = compute_status(plan, with_group(plan, live, pod_group))
     return {
         **{name: f"{item['phase']} {item['readyReplicas']}/{item['desiredReplicas']}"
@@ -77,14 +77,14 @@ def status_of(plan: ServicePlan, live: Objects, pod_group: Any = None) -> dict[s
 
 NO_FAILURE = "False InferenceServiceProcessing"
 DONE = "True InferenceServiceProcessing"
-GOING = "False InferenceServiceProcessing"
+PROGRESSING = "False InferenceServiceProcessing"
 
-#: What is seen, LeaderWorkerSets, PodGroup, phases of prefill and decode, Active.
+#: Description, LeaderWorkerSets, PodGroup, phases of prefill and decode, condition Active.
 TABLE = [
     ("nothing was read", {}, None,
      "Unknown 0/1", "Unknown 0/2", "Unknown InferenceServiceCreating"),
     ("created, no controller looked yet", lws(NEW, NEW, NEW), {"metadata": {}, "status": None},
-     "Pending 0/1", "Pending 0/2", GOING),
+     "Pending 0/1", "Pending 0/2", PROGRESSING),
     ("gang waits for the queue", lws(ROLLING, ROLLING, ROLLING), phase("Pending"),
      "Pending 0/1", "Pending 0/2", "False GangNotScheduled"),
     ("gang waits for room", lws(ROLLING, ROLLING, ROLLING), phase("Inqueue"),
@@ -93,11 +93,11 @@ TABLE = [
      "Pending 0/1", "Pending 0/2", "False GangNotScheduled"),
     ("Kubernetes' own gang was placed, pods start",
      lws(ROLLING, ROLLING, ROLLING), scheduled("True"),
-     "Deploying 0/1", "Deploying 0/2", GOING),
+     "Deploying 0/1", "Deploying 0/2", PROGRESSING),
     ("gang was placed, pods start", lws(ROLLING, ROLLING, ROLLING), phase("Running"),
-     "Deploying 0/1", "Deploying 0/2", GOING),
+     "Deploying 0/1", "Deploying 0/2", PROGRESSING),
     ("only prefill is ready", lws(READY, ROLLING, ROLLING), phase("Running"),
-     "Running 1/1", "Deploying 0/2", GOING),
+     "Running 1/1", "Deploying 0/2", PROGRESSING),
     ("one decode replica is missing", lws(READY, ROLLING, READY), phase("Running"),
      "Running 1/1", "Deploying 1/2", "True Partial"),
     ("all are ready", lws(READY, READY, READY), phase("Running"),
@@ -106,13 +106,13 @@ TABLE = [
      "Running 1/1", "Running 2/2", "True InferenceServiceAvailable"),
     ("all were ready in an older spec",
      lws(group(generation=3), group(generation=3), group(generation=3)), phase("Running"),
-     "Deploying 0/1", "Deploying 0/2", GOING),
+     "Deploying 0/1", "Deploying 0/2", PROGRESSING),
     ("a rollout reached decode", lws(READY, group(generation=3), READY), phase("Running"),
      "Running 1/1", "Deploying 1/2", "True Partial"),
     ("a set is gone", lws(READY, READY, None), phase("Running"),
      "Running 1/1", "Deploying 1/2", "True Partial"),
     ("a role is gone", lws(None, READY, READY), phase("Running"),
-     "Unknown 0/1", "Running 2/2", GOING),
+     "Unknown 0/1", "Running 2/2", PROGRESSING),
 ]  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def test_status_of_partial_gang(partial: Callable[..., ServicePlan]) -> None:
     plan = partial(prefill=1, decode=1)
     part = status_of(plan, lws(READY, READY, ROLLING), phase("Running"))
     assert part["Active"] == "True Partial"
-    assert status_of(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
+    assert status_of(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == PROGRESSING
     blocked = status_of(plan, lws(ROLLING, ROLLING, ROLLING), phase("Inqueue"))
     assert blocked["Active"] == "False GangNotScheduled"
 
@@ -167,7 +167,7 @@ def test_optional_role_does_not_affect_active(partial: Callable[..., ServicePlan
     result = status_of(plan, lws(ROLLING, READY, ROLLING), phase("Running"))
     assert result["Active"] == "True Partial"
     assert result["prefill"] == "Deploying 0/1"
-    assert status_of(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
+    assert status_of(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == PROGRESSING
 
 
 def test_status_of_single_worker(story: Story) -> None:

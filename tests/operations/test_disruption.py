@@ -1,4 +1,4 @@
-"""Disruption budgets: counted in replicas, written in pods, over exactly the pods of the role."""
+"""Disruption budgets: replicas are converted to pods, and selectors select one role."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def budgets(manifest: Manifest) -> dict[str, Manifest]:
     }
 
 
-def least(fields: Manifest, replicas: int, size: int = 1) -> int:
-    """Pods that the budget of a role asks for."""
+def min_available(fields: Manifest, replicas: int, size: int = 1) -> int:
+    """Return the pods that a role's budget requires."""
     multinode = {"multinode": nodes(size, launcher="none")} if size > 1 else {}
     result = role(replicas=replicas, disruptionBudget=fields, **multinode)
     (spec,) = budgets(service(result)).values()
-    findings: int = spec["minAvailable"]
-    return findings
+    pods: int = spec["minAvailable"]
+    return pods
 
 
 @each_row(
@@ -53,20 +53,20 @@ def least(fields: Manifest, replicas: int, size: int = 1) -> int:
 def test_replica_budget_is_converted_to_pods(
     fields: Manifest, replicas: int, down: int, size: int
 ) -> None:
-    assert least(fields, replicas, size) == replicas * size - down
+    assert min_available(fields, replicas, size) == replicas * size - down
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 6), st.data())
-def test_no_order_of_evictions_takes_down_more_replicas_than_allowed(
+def test_evictions_in_any_order_take_down_at_most_the_allowed_replicas(
     replicas: int, size: int, allowed: int, data: st.DataObject
 ) -> None:
-    """Each is granted as long as more pods are healthy than the budget asks for."""
-    needed = least({"maxUnavailable": allowed}, replicas, size)
+    """An eviction is allowed while more pods are healthy than the budget requires."""
+    needed = min_available({"maxUnavailable": allowed}, replicas, size)
     healthy = {(replica, pod) for replica in range(replicas) for pod in range(size)}
     while len(healthy) > needed:
         replica, pod = data.draw(st.sampled_from(sorted(healthy)))
         healthy.discard((replica, pod))
-        # LeaderWorkerSet may be quick to take down the others of the group, or slow.
+        # LeaderWorkerSet may delete the replica's other pods before or after the next eviction.
         if data.draw(st.booleans()):
             healthy -= {item for item in healthy if item[0] == replica}
     down = {r for r in range(replicas) if sum(item[0] == r for item in healthy) < size}
@@ -92,7 +92,7 @@ def test_selector_selects_only_the_role() -> None:
     }
 
 
-def test_budget_of_a_role_replaces_the_services() -> None:
+def test_budget_of_a_role_overrides_the_services() -> None:
     manifest = prefill_decode(
         {"replicas": 3, "disruptionBudget": {"maxUnavailable": 2}},
         {"replicas": 3},

@@ -1,4 +1,4 @@
-"""Monitors: leaders on a port that they declare, and the picker where it serves metrics."""
+"""Monitors of leaders, on a declared port, and of pickers that serve metrics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PORT = {"name": "http", "containerPort": 8000}
 
 
 def monitored(*roles: Manifest, monitoring: Manifest | None = None, **fields: Any) -> Manifest:
-    """A service with a router that is monitored."""
+    """Return a monitored service with a router."""
     manifest = routed(*roles, **fields)
     manifest["spec"]["monitoring"] = monitoring or {}
     return manifest
 
 
 def serving(*ports: Manifest, **more: Any) -> Manifest:
-    """A role whose container declares these ports."""
+    """Return a role whose container declares these ports."""
     return role(**{"template": template(container(ports=list(ports))), **more})
 
 
@@ -109,7 +109,7 @@ def test_picker_is_scraped_if_it_serves_metrics(
         {"port": "http-metrics", "path": "/metrics", **expected}
     ]
     wanted = monitor["spec"]["selector"]["matchLabels"]
-    # The picker's Service, and no other, and it has that port.
+    # The monitor selects only the picker's Service, which has the port.
     (only_one,) = [
         item
         for item in objects(manifest, "Service")
@@ -123,9 +123,9 @@ def test_monitoring_objects_of_services_do_not_collide(field: str) -> None:
     def monitored_service(name: str, role_name: str) -> Manifest:
         return service(serving(PORT, name=role_name, replicas=1), name=name, **{field: {}})
 
-    parked = monitored_service("a", "b-c")
+    scaled_to_zero = monitored_service("a", "b-c")
     other = monitored_service("a-b", "c")
-    plans = plan_services([*load(parked), *load(other)])
+    plans = plan_services([*load(scaled_to_zero), *load(other)])
     assert any(
         'Objects named "a-b-c" would also belong' in finding.message
         for finding in plans[1].findings

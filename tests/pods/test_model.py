@@ -62,7 +62,7 @@ def test_init_container_fetches_from_a_bucket() -> None:
     assert fetch["env"][2] == {"name": "AWS_ENDPOINT_URL", "value": "http://minio:9000"}
     assert fetch["volumeMounts"] == [{"name": "model", "mountPath": "/mnt/models"}]
     assert result["containers"][0]["volumeMounts"][0]["readOnly"] is True
-    # Credentials of the bucket are none of the engine's business.
+    # The engine container must not get the bucket's credentials.
     assert "env" not in result["containers"][0]
 
 
@@ -72,7 +72,7 @@ def test_init_container_fetches_from_the_hub() -> None:
     manifest = serving(value)
     (fetch,) = pod(manifest)["initContainers"]
     assert (fetch["image"], fetch["command"]) == ("mirror/fetch:1", ["/fetch", "--quiet"])
-    # The words of KServe's storage-initializer.
+    # As in KServe's storage-initializer.
     assert fetch["args"] == ["hf://Qwen/Qwen3-8B:v1", "/mnt/models"]
     assert main(manifest)["args"] == [
         "--model", "/mnt/models", "--served-model-name", "Qwen/Qwen3-8B",

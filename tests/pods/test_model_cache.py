@@ -1,4 +1,4 @@
-"""The cache of a model: its claim, the Job that fills it, and what pods read of it."""
+"""The model cache: its claim, the Job that fills it, and the pods' mounts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cached(cache: dict[str, Any], uri: str = HF, **model: Any) -> Any:
     return serving({"uri": uri, "cache": cache, **model})
 
 
-def test_job_fills_the_claim_before_the_sets() -> None:
+def test_job_fills_the_claim_before_lws_start() -> None:
     manifest = cached(WARM, tokenSecret={"name": "hub"})
     assert [kind.partition("/")[0] for kind in kinds(manifest)] == [
         "PersistentVolumeClaim", "Job", "LeaderWorkerSet", "Service",
@@ -36,7 +36,7 @@ def test_job_fills_the_claim_before_the_sets() -> None:
     assert spec["restartPolicy"] == "Never"
     source, folder = spec["containers"][0]["args"]
     assert source == HF
-    # The pods read what the Job wrote, and cannot write.
+    # The pods mount the Job's files read-only.
     assert main(manifest)["args"][:2] == ["--model", folder]
     assert pod(manifest)["volumes"][0]["persistentVolumeClaim"] == {"claimName": name}
     assert main(manifest)["volumeMounts"][0]["readOnly"] is True
@@ -56,7 +56,7 @@ def test_changed_model_creates_another_job_and_folder() -> None:
     assert first[0] != other[0]
     assert first[1] != other[1]
     assert first[2] == other[2]
-    # What is served under another name is the same content.
+    # A different served name does not change the content.
     assert parts(name="other") == first
 
 
@@ -82,7 +82,7 @@ def test_models_folder_may_be_mounted_at_a_path_of_the_command() -> None:
     ]
     assert main(manifest)["args"][0] == "--model=/mnt/models"
     assert "a=/mnt/models-adapters/a" in main(manifest)["args"]
-    # Folders of the other kind are filled in another way.
+    # Without `mountModel` the Job fills a different folder.
     (other,) = only(cached(WARM), "Job")["spec"]["template"]["spec"]["containers"]
     assert other["args"][1] not in job["args"]
 
@@ -99,7 +99,7 @@ def test_compile_cache_is_writable_with_read_only_model_files() -> None:
 
 
 def run(manifest: Any, root: Path, fetch: str) -> subprocess.CompletedProcess[str]:
-    """Runs the Job's script in a real shell, its folders below `root`."""
+    """Run the Job's script in a real shell, with its folders below `root`."""
     (made_container,) = only(manifest, "Job")["spec"]["template"]["spec"]["containers"]
     program = root / "fetch"
     program.write_text(f"#!/bin/sh\n{fetch}\n")
@@ -140,7 +140,7 @@ def test_failed_download_leaves_no_model_folder(tmp_path: Path) -> None:
 
 
 def test_mounted_folder_is_filled_in_place(tmp_path: Path) -> None:
-    """The kubelet may have made it, empty, for a pod that came first."""
+    """The kubelet creates an empty folder if a pod mounts it before the Job runs."""
     manifest = cached({**WARM, "mountModel": True})
     failing = 'touch "$2/half" && exit 3'
     assert run(manifest, tmp_path, failing).returncode == 3
@@ -148,6 +148,6 @@ def test_mounted_folder_is_filled_in_place(tmp_path: Path) -> None:
     before = folder.stat().st_ino
     assert run(manifest, tmp_path, FETCH).returncode == 0
     assert (folder / "files").read_text() == HF
-    assert folder.stat().st_ino == before  # what pods have mounted
+    assert folder.stat().st_ino == before  # mounted by pods
     assert "is complete already" in run(manifest, tmp_path, FETCH).stdout
     assert (tmp_path / "fetch.log").read_text().splitlines() == [HF]

@@ -60,9 +60,11 @@ def test_serving_port_is_the_most_specific_setting(
 
 
 def test_role_scaled_to_zero_does_not_choose_service_port() -> None:
-    parked = listening("a", 9000, replicas=0)
+    scaled_to_zero = listening("a", 9000, replicas=0)
     running = role("b", replicas=1, port=8000)
 
-    (entry,) = [item for item in rendered(service(parked, running)) if item["kind"] == "Service"]
+    (entry,) = [
+        item for item in rendered(service(scaled_to_zero, running)) if item["kind"] == "Service"
+    ]
 
     assert [port["port"] for port in entry["spec"]["ports"]] == [8000]

@@ -1,4 +1,4 @@
-"""References into other namespaces, and names that have to fit."""
+"""ReferenceGrants for other namespaces, and names of endpoint pickers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gateways import HTTPS, managed
 from routed import ROUTE, objects, only, routed
 from samples import Manifest, list_findings, problems, role, warnings
 
-FOREIGN = {"name": "other", "namespace": "elsewhere", "port": 80}
-MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": FOREIGN}}
+REMOTE = {"name": "other", "namespace": "elsewhere", "port": 80}
+MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": REMOTE}}
 SECRET = {"name": "tls", "namespace": "certificates"}
 GRANTED: dict[str, tuple[Manifest, str, list[dict[str, Any]], str]] = {
     "a backend": (
-        routed(httproute={**ROUTE, "rules": [{"backendRefs": [FOREIGN]}, {"filters": [MIRROR]}]}),
+        routed(httproute={**ROUTE, "rules": [{"backendRefs": [REMOTE]}, {"filters": [MIRROR]}]}),
         "HTTPRoute",
         [{"group": "", "kind": "Service", "name": "other"}],
         "elsewhere",
@@ -22,7 +22,7 @@ GRANTED: dict[str, tuple[Manifest, str, list[dict[str, Any]], str]] = {
     "a pool": (
         routed(httproute={**ROUTE, "rules": [{"backendRefs": [
             {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "p",
-             "namespace": "elsewhere"}, FOREIGN]}]}),
+             "namespace": "elsewhere"}, REMOTE]}]}),
         "HTTPRoute",
         [
             {"group": "", "kind": "Service", "name": "other"},
@@ -63,7 +63,7 @@ def test_missing_grant_is_a_warning_unless_created(case: str) -> None:
 
 def test_grant_needs_a_plain_namespace(output: Any) -> None:
     manifest = routed(
-        httproute={**ROUTE, "rules": [{"backendRefs": [FOREIGN]}]},
+        httproute={**ROUTE, "rules": [{"backendRefs": [REMOTE]}]},
         metadata={"namespace": output("a")},
         referenceGrants=True,
     )

@@ -1,4 +1,4 @@
-"""The objects of a router one by one: rights, pods, Service, policies, extras."""
+"""The objects of a router: RBAC, picker pods, DestinationRule and NetworkPolicies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pod(manifest: Manifest) -> Any:
     return only(manifest, "Deployment")["spec"]["template"]
 
 
-def test_every_object_carries_the_services_metadata() -> None:
+def test_every_object_has_the_services_metadata() -> None:
     fields = {"labels": {"team": "a"}, "annotations": {"note": "b"}, "namespace": "team-a"}
     manifest = routed(endpointPicker={"metrics": "Authenticated"}, metadata=fields)
     for item in rendered(manifest):
@@ -33,19 +33,19 @@ def test_every_object_carries_the_services_metadata() -> None:
 
 
 @pytest.mark.parametrize(
-    ("picker", "more"),
+    ("picker", "groups"),
     [
         ({}, []),
         ({"image": V1_5}, []),
         ({"image": LLM_D}, ["llm-d.ai"]),
     ],
 )
-def test_rbac_role_allows_only_what_the_picker_watches(picker: Manifest, more: list[str]) -> None:
+def test_rbac_role_allows_only_what_the_picker_watches(picker: Manifest, groups: list[str]) -> None:
     objectives = ["inferenceobjectives", "inferencemodelrewrites"]
     watched = [
         ("", ["pods"]),
         ("inference.networking.k8s.io", ["inferencepools"]),
-        *((group, objectives) for group in ("inference.networking.x-k8s.io", *more)),
+        *((group, objectives) for group in ("inference.networking.x-k8s.io", *groups)),
     ]
     assert only(routed(endpointPicker=picker), "Role")["rules"] == [
         {"apiGroups": [group], "resources": resources, "verbs": READ}
@@ -181,18 +181,18 @@ def policies(manifest: Manifest) -> dict[str, Any]:
     return result
 
 
-def let_in(sources: list[Manifest], *ports: int) -> Manifest:
+def allow_from(sources: list[Manifest], *ports: int) -> Manifest:
     return {"from": sources, "ports": [{"protocol": "TCP", "port": port} for port in ports]}
 
 
 def test_only_decode_pods_reach_prefill_pods() -> None:
     result = policies(pair(networkPolicy={"gateway": [GATEWAY]}))
     assert result["svc-decode"]["ingress"] == [
-        let_in([GATEWAY, PICKER], 8000),
+        allow_from([GATEWAY, PICKER], 8000),
         {"from": [role_pods("prefill")]},
     ]
     assert result["svc-prefill"]["ingress"] == [
-        let_in([PICKER], 8000),
+        allow_from([PICKER], 8000),
         {"from": [role_pods("decode")]},
     ]
 
@@ -206,32 +206,37 @@ def test_role_outside_the_pool_has_no_ingress() -> None:
 def test_network_policy_admits_named_metrics_readers(mode: str, read: bool) -> None:
     policy = {"gateway": [GATEWAY], "metrics": [PROMETHEUS]}
     result = policies(routed(endpointPicker={"metrics": mode}, networkPolicy=policy))
-    assert let_in([PROMETHEUS], 8000) in result["svc-inference"]["ingress"]
-    assert (let_in([PROMETHEUS], 9090) in result["svc-epp"]["ingress"]) == read
+    assert allow_from([PROMETHEUS], 8000) in result["svc-inference"]["ingress"]
+    assert (allow_from([PROMETHEUS], 9090) in result["svc-epp"]["ingress"]) == read
 
 
 def namespace(name: str) -> Manifest:
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
 
 
-ELSEWHERE = {"parentRefs": [{"name": "shared", "namespace": "gateways"}]}
-BESIDE = {"podSelector": {"matchLabels": {"gateway.networking.k8s.io/gateway-name": "svc-gateway"}}}
+OTHER_NAMESPACE = {"parentRefs": [{"name": "shared", "namespace": "gateways"}]}
+SAME_NAMESPACE = {
+    "podSelector": {"matchLabels": {"gateway.networking.k8s.io/gateway-name": "svc-gateway"}}
+}
 OWNED = {"podSelector": {"matchLabels": {"gateway.envoyproxy.io/owning-gateway-name": "shared"}}}
 
 
 @each_row(
     ("router", "peers"),
     [
-        ({"httproute": ELSEWHERE, "gateway": {"implementation": "istio"}}, [namespace("gateways")]),
-        ({"httproute": {}, "gateway": {"implementation": "agentgateway"}}, [BESIDE]),
         (
-            {"httproute": ELSEWHERE, "gateway": {"implementation": "envoy-ai-gateway"}},
+            {"httproute": OTHER_NAMESPACE, "gateway": {"implementation": "istio"}},
+            [namespace("gateways")],
+        ),
+        ({"httproute": {}, "gateway": {"implementation": "agentgateway"}}, [SAME_NAMESPACE]),
+        (
+            {"httproute": OTHER_NAMESPACE, "gateway": {"implementation": "envoy-ai-gateway"}},
             [namespace("envoy-gateway-system"), {**namespace("gateways"), **OWNED}],
         ),
         ({"networkPolicy": {"gatewayNamespace": "ingress"}}, [namespace("ingress")]),
         (
             {
-                "httproute": ELSEWHERE,
+                "httproute": OTHER_NAMESPACE,
                 "gateway": {"implementation": "istio"},
                 "networkPolicy": {"gatewayNamespace": "ingress"},
             },
@@ -241,18 +246,18 @@ OWNED = {"podSelector": {"matchLabels": {"gateway.envoyproxy.io/owning-gateway-n
 )
 def test_network_policy_admits_gateway_proxies(router: Manifest, peers: list[Manifest]) -> None:
     result = policies(routed(**router))
-    assert result["svc-epp"]["ingress"] == [let_in(peers, 9002, 9003)]
-    assert result["svc-inference"]["ingress"] == [let_in([*peers, PICKER], 8000)]
+    assert result["svc-epp"]["ingress"] == [allow_from(peers, 9002, 9003)]
+    assert result["svc-inference"]["ingress"] == [allow_from([*peers, PICKER], 8000)]
 
 
-ISTIO = {"httproute": ELSEWHERE, "gateway": {"implementation": "istio"}}
+ISTIO = {"httproute": OTHER_NAMESPACE, "gateway": {"implementation": "istio"}}
 
 
 @pytest.mark.parametrize(
     ("router", "spec"),
     [
-        ({"httproute": ELSEWHERE}, {}),
-        ({"httproute": ELSEWHERE, "gateway": {"implementation": "gke"}}, {}),
+        ({"httproute": OTHER_NAMESPACE}, {}),
+        ({"httproute": OTHER_NAMESPACE, "gateway": {"implementation": "gke"}}, {}),
         ({**ISTIO, "networkPolicy": {"enabled": False}}, {}),
     ],
 )
@@ -266,26 +271,26 @@ def test_network_policy_is_not_created_for_unknown_gateway(
 
 EXTERNAL = {"httproute": {"routedBy": "other"}, "gateway": {"implementation": "istio"}}
 MONITORED: Manifest = {"monitoring": {"engines": False}}
-PROMETHEUS = namespace("monitoring")
-OUT = "roles[0].networkPolicy: blocks Prometheus, which monitoring needs; "
-WHERE = "roles[0].networkPolicy: the location of the gateway's proxies is unknown; "
+MONITORING = namespace("monitoring")
+BLOCKED = "roles[0].networkPolicy: blocks Prometheus, which monitoring needs; "
+UNKNOWN_LOCATION = "roles[0].networkPolicy: the location of the gateway's proxies is unknown; "
 
 
 @each_row(
     ("router", "spec", "problem"),
     [
-        (ISTIO, MONITORED, OUT),
+        (ISTIO, MONITORED, BLOCKED),
         (
             {**ISTIO, "networkPolicy": {"gatewayNamespace": "a"}},
             {"monitoring": {"engines": False}},
-            OUT,
+            BLOCKED,
         ),
-        (EXTERNAL, {}, WHERE),
-        ({**EXTERNAL, "httproute": {"refs": [{"name": "a"}]}}, {}, WHERE),
-        ({"networkPolicy": {"metrics": [PROMETHEUS]}}, {}, WHERE),
+        (EXTERNAL, {}, UNKNOWN_LOCATION),
+        ({**EXTERNAL, "httproute": {"refs": [{"name": "a"}]}}, {}, UNKNOWN_LOCATION),
+        ({"networkPolicy": {"metrics": [MONITORING]}}, {}, UNKNOWN_LOCATION),
     ],
 )
-def test_no_other_field_removes_network_policies(
+def test_unknown_peers_are_reported_unless_policies_are_disabled(
     router: Manifest, spec: Manifest, problem: str
 ) -> None:
     manifest = routed(**router)
@@ -295,7 +300,7 @@ def test_no_other_field_removes_network_policies(
     opened = copy.deepcopy(manifest)
     opened["spec"]["roles"][0]["networkPolicy"] = {"enabled": False}
     assert not problems(opened)
-    named = {"gatewayNamespace": "gateways", "metrics": [PROMETHEUS]}
+    named = {"gatewayNamespace": "gateways", "metrics": [MONITORING]}
     manifest["spec"]["roles"][0]["networkPolicy"] = named
     assert not problems(manifest)
     assert len(objects(manifest, "NetworkPolicy")) == 2
@@ -304,4 +309,4 @@ def test_no_other_field_removes_network_policies(
 def test_routed_service_has_network_policies() -> None:
     gateway = {"implementation": "istio", "refs": [{"name": "shared", "namespace": "gateways"}]}
     result = policies(routed(httproute={"routedBy": "other"}, gateway=gateway))
-    assert result["svc-epp"]["ingress"] == [let_in([namespace("gateways")], 9002, 9003)]
+    assert result["svc-epp"]["ingress"] == [allow_from([namespace("gateways")], 9002, 9003)]

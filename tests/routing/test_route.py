@@ -1,4 +1,4 @@
-"""The HTTPRoute: the user's spec kept whole, defaulted to the pool, corrected with a finding."""
+"""The HTTPRoute: the user's spec, the pool as default backend, and corrections with a finding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_LIMIT = {"request": "0s"}
 PATH = [{"path": {"type": "PathPrefix", "value": "/v1"}}]
 REDIRECT = [{"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}]
 HEADER = [{"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["x"]}}]
-FOREIGN = {"name": "other", "port": 80}
+REMOTE = {"name": "other", "port": 80}
 
 
 def route(*rules: Any, **fields: Any) -> Manifest:
@@ -48,7 +48,7 @@ RULES: dict[str, tuple[Manifest, Manifest]] = {
     ),
     "with a redirect": ({"filters": REDIRECT}, {"filters": REDIRECT}),
     "with the pool": ({"backendRefs": [POOL]}, {"backendRefs": [POOL], "timeouts": NO_LIMIT}),
-    "with another backend": ({"backendRefs": [FOREIGN]}, {"backendRefs": [FOREIGN]}),
+    "with another backend": ({"backendRefs": [REMOTE]}, {"backendRefs": [REMOTE]}),
     "with empty backends": (
         {"backendRefs": []}, {"backendRefs": [POOL], "timeouts": NO_LIMIT},
     ),
@@ -58,8 +58,8 @@ RULES: dict[str, tuple[Manifest, Manifest]] = {
     ),
     "with a Service by default, a weight and filters": (
         {"backendRefs": [{"name": "svc-pool", "port": 8000, "weight": 9, "filters": HEADER,
-                          "namespace": "default"}, FOREIGN]},
-        {"backendRefs": [{**POOL, "weight": 9, "filters": HEADER}, FOREIGN],
+                          "namespace": "default"}, REMOTE]},
+        {"backendRefs": [{**POOL, "weight": 9, "filters": HEADER}, REMOTE],
          "timeouts": NO_LIMIT},
     ),
     "with a pool of the old group": (
@@ -123,7 +123,7 @@ hosts = st.sampled_from(("a.example.com", "*.example.com", "b.example.org"))
 backends = st.sampled_from(
     (
         POOL,
-        FOREIGN,
+        REMOTE,
         {"name": "svc-pool", "port": 1},
         {**POOL, "name": "else"},
         {"name": "n", "port": 2, "weight": 3, "filters": HEADER},
@@ -247,13 +247,13 @@ def test_split_without_gateway_support_is_reported(gateway: str | None) -> None:
 
 # External routes: `refs` and `routedBy`.
 
-NEAR: Manifest = {"refs": [{"name": "chat"}, {"name": "batch"}]}
-FAR: Manifest = {"refs": [{"name": "chat", "namespace": "gateways"}, {"name": "batch"}]}
+SAME: Manifest = {"refs": [{"name": "chat"}, {"name": "batch"}]}
+OTHER: Manifest = {"refs": [{"name": "chat", "namespace": "gateways"}, {"name": "batch"}]}
 AT = "roles[0].httproute"
 
 
 @pytest.mark.parametrize("implementation", ["istio", "gke"])
-@pytest.mark.parametrize("external", [NEAR, {"routedBy": "stable"}], ids=["refs", "routedBy"])
+@pytest.mark.parametrize("external", [SAME, {"routedBy": "stable"}], ids=["refs", "routedBy"])
 def test_gateway_extras_exist_for_external_routes(implementation: str, external: Manifest) -> None:
     gateway = {"implementation": implementation}
     open_to_all = {"gateway": gateway, "networkPolicy": {"enabled": False}}
@@ -262,13 +262,13 @@ def test_gateway_extras_exist_for_external_routes(implementation: str, external:
 
 
 def test_route_of_another_namespace_needs_a_grant() -> None:
-    (finding,) = warnings(routed(httproute=FAR))
+    (finding,) = warnings(routed(httproute=OTHER))
     assert (
         f"{AT}.refs[0].namespace: InferencePool svc-pool is in a different namespace from the"
         in finding
     )
-    assert not objects(routed(httproute=FAR), "ReferenceGrant")
-    granted = routed(httproute=FAR, referenceGrants=True)
+    assert not objects(routed(httproute=OTHER), "ReferenceGrant")
+    granted = routed(httproute=OTHER, referenceGrants=True)
     assert not warnings(granted)
     grant = only(granted, "ReferenceGrant")
     assert (grant["metadata"]["namespace"], grant["metadata"]["name"]) == (
@@ -287,16 +287,16 @@ def test_route_of_another_namespace_needs_a_grant() -> None:
 
 REJECTED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
     "a route's field": (
-        {"httproute": {**NEAR, "hostnames": ["a.example.com"]}},
+        {"httproute": {**SAME, "hostnames": ["a.example.com"]}},
         (
             f"{AT}.hostnames: has no effect, because with refs no route is created here; "
             "remove one of them"
         ),
     ),
-    "both": ({"httproute": {**NEAR, "routedBy": "other"}}, f"{AT}.refs: has no effect"),
+    "both": ({"httproute": {**SAME, "routedBy": "other"}}, f"{AT}.refs: has no effect"),
     "none": ({"httproute": {"refs": []}}, f"{AT}.refs: "),
     "a Gateway": (
-        {"httproute": NEAR, "gateway": {}},
+        {"httproute": SAME, "gateway": {}},
         "roles[0].gateway: would create a Gateway without a route (httproute.refs)",
     ),
 }

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.topology.capacity_model import (
 )
 
 NONE, ALL_PODS, SUBGROUP = GangForm.NONE, GangForm.ALL_PODS, GangForm.SUBGROUP
-STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
+PREFILL_DECODE = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
 
 
 def one(name: str, replicas: int, *sizes: int, minimum: int = 0) -> RoleDemand:
@@ -49,14 +49,14 @@ def test_capacity_table_equals_measurements(
     form: GangForm, gpus: int, prefill: int, decode: int, status: str
 ) -> None:
     want = Capacity(gpus, {"prefill": prefill, "decode": decode}, status, exact=True)
-    assert capacity(STORY, form, build_pools(gpus, 8)) == want
+    assert capacity(PREFILL_DECODE, form, build_pools(gpus, 8)) == want
 
 
 @pytest.mark.parametrize(
     ("roles", "form", "pools", "want"),
     [
         pytest.param([], NONE, [], ({}, "Full", True), id="no roles"),
-        pytest.param([one("a", 0, 8)], ALL_PODS, [], ({"a": 0}, "Full", True), id="all parked"),
+        pytest.param([one("a", 0, 8)], ALL_PODS, [], ({"a": 0}, "Full", True), id="scaled to 0"),
         pytest.param([one("a", 1, 8)], ALL_PODS, [], ({"a": 0}, "Blocked", True), id="no pools"),
         pytest.param([one("a", 2, 0, 0)], ALL_PODS, [], ({"a": 2}, "Full", True),
                      id="pods without accelerators always fit"),
@@ -142,7 +142,7 @@ POOLS = st.lists(st.builds(NodePool, st.integers(0, 6), st.integers(0, 9)), max_
 
 
 @given(services(st.integers(0, 9)), FORMS, POOLS)
-def test_model_never_promises_too_much(
+def test_running_replicas_never_exceed_the_accelerators(
     roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
 ) -> None:
     result = capacity(roles, form, pools)
@@ -167,12 +167,12 @@ def test_model_never_promises_too_much(
 def test_more_nodes_never_worsen_the_status(
     roles: list[RoleDemand], form: GangForm, pools: list[NodePool], data: st.DataObject
 ) -> None:
-    more = [*pools, NodePool(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 9)))]
+    larger = [*pools, NodePool(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 9)))]
     rank = ["Blocked", "Partial", "Full"].index
-    less, result = capacity(roles, form, pools), capacity(roles, form, more)
+    less, result = capacity(roles, form, pools), capacity(roles, form, larger)
     assert rank(result.status) >= rank(less.status)
     if form is not SUBGROUP:
-        # There one more node can let a large replica in, which takes the place of smaller ones.
+        # With subgroups, a new node can let a large replica start in place of smaller ones.
         assert all(result.running[name] >= count for name, count in less.running.items())
 
 
@@ -202,8 +202,8 @@ def test_capacity_model_is_fast(form: GangForm, sizes: tuple[int, int]) -> None:
 Left = tuple[int, ...]  # accelerators left on each node, sorted: equal nodes are interchangeable
 
 
-def placements(pods: Sequence[int], free: Left) -> set[Left]:
-    """What the pods can leave on the nodes, taken in their order; empty where one finds no node."""
+def remaining_capacity(pods: Sequence[int], free: Left) -> set[Left]:
+    """Return the possible free accelerators after placing the pods; empty if one does not fit."""
     states = {free}
     for pod in pods:
         states = {
@@ -216,7 +216,7 @@ def placements(pods: Sequence[int], free: Left) -> set[Left]:
 
 
 def gang_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, ...]]:
-    """Replays the scheduler subgroup by subgroup, on every node that it could choose."""
+    """Place the gang subgroup by subgroup, on every node that the scheduler could choose."""
     order = sorted(
         (i, f"{r.name}-{i}", at) for at, r in enumerate(roles) for i in range(r.replicas)
     )
@@ -228,7 +228,7 @@ def gang_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, ...
         tried = set()
         for bound, left in states:
             one_more = (*bound[:at], bound[at] + 1, *bound[at + 1 :])
-            after = placements(roles[at].pod_sizes, left)
+            after = remaining_capacity(roles[at].pod_sizes, left)
             tried |= {(one_more, rest) for rest in after} or {(bound, left)}
         states = tried
     minima = tuple(role.minimum for role in roles)
@@ -239,24 +239,26 @@ def gang_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, ...
 
 
 def lone_pod_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, ...]]:
-    """Every order of the pods, and every node for each, without a gang."""
+    """Place pods without a gang, in every order and on every node."""
     replicas = [(r.name, i, r.pod_sizes) for r in roles for i in range(r.replicas)]
     pods = frozenset((n, i, at, pod) for n, i, all_ in replicas for at, pod in enumerate(all_))
     item, seen = set(), {(pods, free)}
     queue = list(seen)
     while queue:
         waiting, left = queue.pop()
-        steps = {(waiting - {p}, after) for p in waiting for after in placements(p[3:], left)}
+        steps = {
+            (waiting - {p}, after) for p in waiting for after in remaining_capacity(p[3:], left)
+        }
         if not steps:
-            torn = [name for name, _ in {pod[:2] for pod in waiting}]
-            item.add(tuple(r.replicas - torn.count(r.name) for r in roles))
+            incomplete = [name for name, _ in {pod[:2] for pod in waiting}]
+            item.add(tuple(r.replicas - incomplete.count(r.name) for r in roles))
         queue.extend(steps - seen)
         seen |= steps
     return item
 
 
 def replica_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, ...]]:
-    """Every order of the replicas, each as a whole, and every node for each of its pods."""
+    """Place whole replicas, in every order and on every node."""
     outcomes, seen = set(), {((0,) * len(roles), free)}
     queue = list(seen)
     while queue:
@@ -265,7 +267,7 @@ def replica_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, 
             ((*bound[:at], bound[at] + 1, *bound[at + 1 :]), after)
             for at, role in enumerate(roles)
             if bound[at] < role.replicas
-            for after in placements(role.pod_sizes, left)
+            for after in remaining_capacity(role.pod_sizes, left)
         }
         if not steps:
             outcomes.add(bound)

@@ -1,4 +1,4 @@
-"""How many groups of a service run, against a scheduler that is written out step by step."""
+"""Capacity of serving groups, compared with a simulated scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusioninfer_pulumi.topology.capacity_model import (
 )
 
 ALL_PODS, SUBGROUP, NONE = GangForm.ALL_PODS, GangForm.SUBGROUP, GangForm.NONE
-STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
+PREFILL_DECODE = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
 
 
 @each_row(
@@ -28,22 +28,22 @@ STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 
         (SUBGROUP, 20, 2, 4, 2, "Full"),
         (SUBGROUP, 16, 2, 3, 2, "Partial"),
         (SUBGROUP, 12, 2, 2, 2, "Partial"),
-        # The second group's minimum lacks a node, so the first one's further replica gets its four.
+        # The second group's minimum does not fit, so its nodes go to the first group's decoder.
         (SUBGROUP, 11, 1, 2, 1, "Partial"),
         (SUBGROUP, 6, 1, 1, 1, "Partial"),
         (SUBGROUP, 5, 0, 0, 0, "Blocked"),
     ],
 )
-def test_capacity_of_two_groups_is_computed(
+def test_capacity_of_two_groups_depends_on_gang_and_nodes(
     form: GangForm, nodes: int, prefill: int, decode: int, groups: int, status: str
 ) -> None:
-    result = compute_group_capacity(STORY, form, [NodePool(nodes, 8)], 2)
+    result = compute_group_capacity(PREFILL_DECODE, form, [NodePool(nodes, 8)], 2)
     assert result.running == {"prefill": prefill, "decode": decode}
     assert (result.groups, result.status, result.exact) == (groups, status, True)
 
 
-def test_scheduler_ignores_groups_without_a_gang() -> None:
-    result = compute_group_capacity(STORY, NONE, [NodePool(20, 8)], 2)
+def test_groups_without_a_gang_are_not_counted() -> None:
+    result = compute_group_capacity(PREFILL_DECODE, NONE, [NodePool(20, 8)], 2)
     assert result.running == {"prefill": 2, "decode": 4}
     assert result.groups is None
 
@@ -58,8 +58,10 @@ def demands(draw: st.DrawFn) -> tuple[list[RoleDemand], int, int]:
     return roles, draw(st.integers(1, 4)), draw(st.integers(0, 40))
 
 
-def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> dict[str, int]:
-    """What a scheduler binds that takes groups in turns, or one after the other."""
+def schedule(
+    roles: list[RoleDemand], groups: int, free: int, *, round_robin: bool
+) -> dict[str, int]:
+    """Return running replicas if optional ones are bound round-robin or group by group."""
     minimum = sum(item.minimum * len(item.pod_sizes) for item in roles)
     running = {item.name: 0 for item in roles}
     started = min(groups, free // minimum if minimum else groups)
@@ -82,7 +84,7 @@ def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> di
                 if pods <= free:
                     free -= pods
                     running[name] += 1
-                    if turns:
+                    if round_robin:
                         break
     return running
 
@@ -94,8 +96,8 @@ def test_capacity_is_exact_or_an_upper_bound(example: tuple[list[RoleDemand], in
     if not any(role.minimum for role in roles):
         return
     result = compute_group_capacity(roles, SUBGROUP, [NodePool(free, 1)], groups)
-    for turns in (True, False):
-        real = bound(roles, groups, free, turns=turns)
+    for round_robin in (True, False):
+        real = schedule(roles, groups, free, round_robin=round_robin)
         assert all(real[name] <= result.running[name] for name in real)
         if result.exact:
             assert real == dict(result.running)

@@ -1,4 +1,4 @@
-"""Which pods form a gang, and what its numbers are."""
+"""Roles that form a gang, and the gang's minimum numbers of pods."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ def test_scaling_a_role_to_zero_restarts_no_other_role() -> None:
 
 
 def test_service_scaled_to_zero_has_no_pod_group() -> None:
-    parked = prefill_decode({"replicas": 0}, {"replicas": 0})
-    assert kinds(parked) == ["Service/svc"]
-    assert problems(parked) == []
-    assert problems({**parked, "spec": {**parked["spec"], **minima(prefill=0)}}) == []
+    scaled_to_zero = prefill_decode({"replicas": 0}, {"replicas": 0})
+    assert kinds(scaled_to_zero) == ["Service/svc"]
+    assert problems(scaled_to_zero) == []
+    assert (
+        problems({**scaled_to_zero, "spec": {**scaled_to_zero["spec"], **minima(prefill=0)}}) == []
+    )

@@ -23,7 +23,7 @@ STORY = {
 
 
 def grouped(groups: int | None, minimum: Any = None, **spec: Any) -> Manifest:
-    """Story 4 in small, with so many groups."""
+    """Return a smaller story 4 with serving groups."""
     more = {} if groups is None else {"groups": groups}
     policy = {} if minimum is None else {"gangPolicy": {"minRoleReplicas": minimum}}
     return prefill_decode(**STORY, schedulingStrategy=policy, **more, **spec)
@@ -52,7 +52,7 @@ def test_single_group_differs_from_plain_service_in_names_only() -> None:
     assert list(rendered(grouped(1))) == wanted
 
 
-def test_another_group_adds_its_own_objects_and_changes_no_other() -> None:
+def test_added_group_adds_objects_and_changes_no_existing_ones() -> None:
     for before, after in ((1, 2), (2, 3)):
         old, new = by_name(grouped(before)), by_name(grouped(after))
         assert new.items() >= old.items()
@@ -69,9 +69,9 @@ def test_gang_minimum_counts_one_group(minimum: Any) -> None:
 
 def test_excessive_replicas_are_rejected_before_planning() -> None:
     started = time.process_time()
-    # The rest of the document is looked at all the same.
+    # The rest of the document is still checked.
     findings = problems(service(role(replicas=1000), role("lone", template={}), groups=10_000))
-    assert time.process_time() - started < 2  # planning them takes minutes
+    assert time.process_time() - started < 2  # planning so many replicas takes minutes
     assert findings == [
         "roles[0].replicas: must be at most 10000 over all groups, got 10000 x 1000",
         "roles[1].template.spec: is required: a mapping",
