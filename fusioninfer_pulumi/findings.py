@@ -14,6 +14,8 @@ from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 _MAX_VALUE_LENGTH = 80
+#: Address of the pages, for messages: the package does not contain them.
+DOCS_URL = "https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/docs"
 
 
 class Severity(str, enum.Enum):

@@ -40,12 +40,12 @@ def find_smallest_layout(
     kind = parse_accelerator(accelerator)
     if kind is None:
         return (
-            f"unknown accelerator {quote_value(accelerator)}; use a name such as H100, or a "
+            f"the accelerator {quote_value(accelerator)} is unknown; use a name such as H100, or a "
             "memory, such as 80Gi"
         )
     architecture = _find_supported_architecture(model)
     if architecture is None:
-        return f"unknown model {model.uri}: set model.config"
+        return f"the model {quote_value(model.uri)} is unknown; set it, or model.config"
     request = SizingRequest(
         hub_name(model.uri) or model.uri,
         architecture,

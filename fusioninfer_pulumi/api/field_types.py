@@ -135,7 +135,7 @@ LabelKey = Annotated[
     string_format(
         r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
         r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$",
-        "a Kubernetes label or annotation key",
+        "a Kubernetes label or annotation key (A-Z a-z 0-9 - _ ., with an optional domain and /)",
         max_length=317,
     ),
     _KEY_SCHEMA,

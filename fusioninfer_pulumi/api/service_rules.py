@@ -75,20 +75,20 @@ def role_findings(location: Location, role: RoleArgs, *, has_model: bool) -> Ite
 
     `has_model`: whether the service has a `model`, so that the library can generate containers.
     """
-    type_note = f"(this role is a {role.component_type.value})"
     if _is_router(role):
-        message = f"has no effect, because a router serves no model; remove the field {type_note}"
+        message = "has no effect, because a router serves no model; remove it"
         yield from check_fields(location, role, does_not_apply(_SERVING_FIELDS, message))
         yield from _router_findings(location, role)
         return
-    message = f"belongs to a role of componentType router {type_note}"
+    type_name = role.component_type.value
+    message = f"belongs to a role of componentType router (this role is a {type_name}); remove it"
     yield from check_fields(location, role, does_not_apply(ROUTER_FIELDS, message))
     yield from _template_findings(location, role, has_model=has_model)
     if role.component_type is ComponentType.WORKER:
-        message = "belongs to a prefiller or a decoder (this role is a worker)"
+        message = "belongs to a prefiller or a decoder (this role is a worker); remove it"
         yield from check_fields(location, role, does_not_apply("kv_transfer", message))
     elif role.component_type is ComponentType.PREFILLER:
-        message = "belongs to a decoder: only decode pods have a sidecar"
+        message = "belongs to a decoder, because only decode pods have a sidecar; remove it"
         row = does_not_apply(("kv_transfer.engine_port", "kv_transfer.sidecar"), message)
         yield from check_fields(location, role, row)
     if not role.has_node_count:

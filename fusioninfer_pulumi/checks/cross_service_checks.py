@@ -48,7 +48,7 @@ def check_targets(
     if routed_by is None or routed_by == plan.service:
         return
     other = _find_service(plan, plans, routed_by)
-    no_requests = "this service gets no requests"
+    no_requests = "this service receives no requests"
     if other is None and complete:
         yield from _report_missing_service(
             (*location, "routedBy"), plan, plans, routed_by, no_requests
@@ -131,7 +131,7 @@ class ClusterServices:
                 reported.add((earlier, owner))
                 if kind == _SERVICE:
                     # Errors about the services' other objects would only repeat this one.
-                    message = f'"{name}" is also the name of another service in this namespace'
+                    message = f'another service in this namespace has the name "{name}"; rename one'
                     return [error(NAME_COLLISION, location, message)]
                 _, earlier_text = earlier
                 message = f'{kind} "{name}" would also belong to {earlier_text}; rename one of them'
@@ -158,9 +158,9 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
     host, matches = _find_shared_host(one.route, two.route), _list_matches(two.route)
     if host is not None and any(match in matches for match in _list_matches(one.route)):
         message = (
-            f"matches the same requests for {host} as service {other.service} at one Gateway, and "
-            "the older route receives them all; use another host name, path or header, or "
-            "routedBy for a share of them"
+            f'matches the same requests for {host} as service "{other.service}" at the same '
+            "Gateway, and the older route receives all of them; use a different host name, path "
+            "or header, or routedBy for a share of them"
         )
         yield warning(ROUTES_CONFLICT, (*one.location, "httproute"), message)
 

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 # An ignored field is an error if the service would differ from what the user asked for.
 _reject = partial(has_no_effect, severity=Severity.ERROR)
-_NOT_ROLLING = "no role with strategy Rolling uses it"
+_NOT_ROLLING = "no role that uses it has strategy Rolling"
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
 # `place` replaces these fields with node selectors.
 _not_placed = partial(

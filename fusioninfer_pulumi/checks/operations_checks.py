@@ -218,8 +218,8 @@ def _check_target(
     spec = built.args
     if spec.monitoring is None or not spec.monitoring.engines:
         message = (
-            "is required with autoscaling.target, because its monitors add labels that the queries "
-            "select by: set monitoring: {}"
+            "is required with autoscaling.target, because the generated queries need labels that "
+            "the PodMonitors add; set monitoring: {}"
         )
         yield error(FIELD_REQUIRED, ("monitoring",), message)
     if args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE:

@@ -30,7 +30,7 @@ def check_rollout_settings(plan: ServicePlan) -> Iterator[Finding]:
         is_rolling = rollout.strategy is RolloutStrategy.ROLLING
         if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
             location = role.locate_rollout_field("max_unavailable")
-            replicas = f"all {count} replicas of {role.name}"
+            replicas = f'all {count} replicas of role "{role.name}"'
             message = f"{unavailable} lets an update take {replicas} down at once"
             yield warning(UPDATE_TAKES_SERVICE_DOWN, location, message)
 
@@ -47,7 +47,8 @@ def check_startup_timeouts(plan: ServicePlan) -> Iterator[Finding]:
         ):
             timeout = durations.parse_duration(text)
             if timeout is not None and longest > timeout:
-                message = f"allows {longest} s, but {field} is {text}; raise {field}"
+                allowed = durations.format_duration(longest)
+                message = f"allows {allowed}, but {field} is {text}; raise {field}"
                 yield warning(STARTUP_ABOVE_TIMEOUT, ("roles", role.position, "startup"), message)
 
 
@@ -81,8 +82,8 @@ def check_rollout_layout(plan: ServicePlan) -> Iterator[Finding]:
         yield error(
             FIELD_OUT_OF_PLACE,
             ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
-            "LowestOrdinals requires layout: PerReplica: with PerRole an update starts at the "
-            "highest ordinal, and stops there while that replica is unschedulable",
+            "LowestOrdinals requires layout: PerReplica, because with PerRole an update starts at "
+            "the highest ordinal, and stops there while that replica is unschedulable",
         )
     findings = (finding for role in plan.roles for finding in _check_role_layout(plan, role))
     yield from dict.fromkeys(findings)
@@ -98,7 +99,7 @@ def _check_role_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
         yield error(MAX_UNAVAILABLE_ZERO, location, message)
     if surge and not per_role:
         message = (
-            f"requires layout: PerRole, got {quote_value(surge)}: with PerReplica each "
+            f"{quote_value(surge)} requires layout: PerRole, because with PerReplica each "
             "LeaderWorkerSet has exactly one replica"
         )
         yield error(FIELD_OUT_OF_PLACE, role.locate_rollout_field("max_surge"), message)
@@ -108,15 +109,14 @@ def _check_role_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
         and rollout.max_unavailable >= len(role.replicas) > 0
     ):
         message = (
-            "has no effect, because maxUnavailable "
-            f"({rollout.max_unavailable}) allows all replicas of {role.name} to restart at once; "
-            "set maxUnavailable: 0"
+            f"has no effect, because maxUnavailable ({rollout.max_unavailable}) allows all "
+            f'replicas of role "{role.name}" to restart at once; set maxUnavailable: 0'
         )
         yield warning(UPDATE_TAKES_SERVICE_DOWN, role.locate_rollout_field("max_surge"), message)
     if per_role and rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
         message = (
-            f"conflicts with strategy Recreate and layout: PerRole, got {rollout.partition}: "
-            "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce"
+            f"{rollout.partition} conflicts with strategy Recreate and layout: PerRole, which "
+            "delete the LeaderWorkerSet with all its replicas; use Rolling or AllAtOnce"
         )
         yield error(FIELD_OUT_OF_PLACE, role.locate_rollout_field("partition"), message)
 

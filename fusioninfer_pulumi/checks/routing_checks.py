@@ -26,7 +26,15 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_closest_image,
     find_family,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, quote_value, warning
+from fusioninfer_pulumi.findings import (
+    DOCS_URL,
+    Finding,
+    Location,
+    Rule,
+    error,
+    quote_value,
+    warning,
+)
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.gateway_implementations import SeveralPools
@@ -66,7 +74,7 @@ def check_http_route(routing: Routing) -> Iterator[Finding]:
         return
     if not route.parent_refs and not route.use_default_gateways:
         message = (
-            "name no Gateway, so the route receives no requests; set parentRefs, gateway.refs or "
+            "the route names no Gateway and receives no requests; set parentRefs, gateway.refs or "
             "gateway: {}"
         )
         yield warning(ROUTE_WITHOUT_GATEWAY, (*field, "parentRefs"), message)
@@ -83,16 +91,17 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
     if plan is None:
         is_default = args is None and gateway.build_peers is not None
         if is_default or (args is not None and args.enabled):
-            refs = ", or name the Gateway in gateway.refs" if is_default else ""
+            refs = ", gateway.refs" if is_default else ""
             message = (
-                "the location of the gateway's proxies is unknown; set gatewayNamespace or gateway"
-                f"{refs}; enabled: false allows all"
+                "the location of the gateway's proxies is unknown; set networkPolicy."
+                f"gatewayNamespace, networkPolicy.gateway{refs}, or networkPolicy.enabled: false "
+                "to create no NetworkPolicies"
             )
             yield error(NETWORK_POLICY, field, message)
     elif routing.spec.monitoring is not None and not plan.metrics:
         message = (
             "blocks Prometheus, which monitoring needs; set metrics to the NetworkPolicyPeers "
-            "that read metrics, or enabled: false to allow all"
+            "that read metrics, or enabled: false to create no NetworkPolicies"
         )
         yield error(NETWORK_POLICY, field, message)
 
@@ -121,15 +130,15 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
 
 #: Messages about rules with several pools; `{name}` is the Gateway's implementation.
 _SEVERAL_POOLS = {
-    SeveralPools.UNKNOWN: "name several InferencePools: agentgateway (1.0) and NGINX Gateway "
-    "Fabric (2.3) split such requests; Istio up to 1.30 asks one picker for all of them, Envoy AI "
-    "Gateway up to 1.1 allows one pool in a rule",
+    SeveralPools.UNKNOWN: "a rule with several InferencePools works with agentgateway (1.0) and "
+    "NGINX Gateway Fabric (2.3), but not with Istio up to 1.30 and Envoy AI Gateway up to 1.1; set "
+    "gateway.implementation",
     SeveralPools.NO: "{name} allows one InferencePool in a rule; give the other service its own "
     "route, by a header or a host name",
-    SeveralPools.ONE_EPP: "name several InferencePools: the weights apply, but {name} up to 1.30 "
-    "asks the endpoint picker of one pool for all of the rule's requests, "
-    "and all fail if that pool has no ready pod (istio#61594)",
-    SeveralPools.UNTESTED: "name several InferencePools: untested with {name}",
+    SeveralPools.ONE_EPP: "{name} up to 1.30 asks only the endpoint picker of one pool for a rule "
+    "with several InferencePools: all requests fail if that pool has no ready pod (istio#61594); "
+    "use agentgateway or NGINX Gateway Fabric",
+    SeveralPools.UNTESTED: "a rule with several InferencePools is untested with {name}",
 }
 
 
@@ -147,23 +156,23 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
     elif idle_roles:
         idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in idle_roles)
         serving = ", ".join(role.name for role in served)
-        explanation = "prefill pods only process prompts"
+        explanation = "add a decoder, because prefill pods only process prompts"
         if is_disaggregated(declared):
-            explanation = f"choose {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
-        message = f"requests go only to {serving}, none to {idle}: {explanation}"
+            explanation = f"use {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
+        message = f"no requests go to {idle}, all to {serving}; {explanation}"
         yield warning(ROLE_WITHOUT_REQUESTS, field, message)
     if len({role.pods.ports for role in served}) > 1:
         ports = ", ".join(f"{role.name} {role.pods.ports_text}" for role in served)
         has_one_port = all(role.pods.command.port_count == 1 for role in served)
         expected = "one port" if has_one_port else "the same ports"
-        message = f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}"
+        message = f"roles of one pool must serve on {expected}, got {ports}; change the ports"
         yield error(SERVING_PORTS_DIFFER, location, message)
     target_ports = None if pool is None else pool.target_ports
     for role in served:
         if target_ports is not None and role.pods.port not in target_ports:
             message = (
-                f"do not contain {role.pods.port}, on which {role.name} serves; add it, or set the "
-                "role's port"
+                f'must contain {role.pods.port}, the port of role "{role.name}"; add it, or set '
+                "the role's port"
             )
             yield error(SERVING_PORTS_DIFFER, (*location, "pool", "targetPorts"), message)
 
@@ -175,13 +184,13 @@ def _check_disaggregation(field: Location, declared: Sequence[RoleArgs]) -> Iter
     workers = [role.name for role in declared if role.component_type is ComponentType.WORKER]
     if missing:
         message = (
-            f"{Strategy.PD_DISAGGREGATION.value} requires a prefiller and a decoder; there is no "
-            f"{' and no '.join(missing)}"
+            f"{Strategy.PD_DISAGGREGATION.value} requires a prefiller and a decoder; add a "
+            f"{' and a '.join(missing)}"
         )
         yield error(DISAGGREGATION_ROLE_MISSING, field, message)
     elif workers:
         names = ", ".join(workers)
-        message = f"requests go only to prefillers and decoders, none to {names} (worker)"
+        message = f"no requests go to {names} (worker); remove it, or change its componentType"
         yield warning(ROLE_WITHOUT_REQUESTS, field, message)
 
 
@@ -371,13 +380,16 @@ def _check_scorers(family: EppFamily, settings: EppSettings) -> Iterator[Finding
     for name, weight in settings.scorers.items():
         location = ("scorers", name)
         if name not in SCORERS:
-            message = f"unknown scorer; {family.name} has {', '.join(supported)}"
+            message = f"unknown scorer; use {', '.join(supported)} ({family.name})"
             yield error(UNKNOWN_VALUE, location, message)
         elif name not in supported:
-            message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(supported)}"
+            message = (
+                f"the endpoint picker ({family.name}) has no {SCORERS[name].plugin}; use "
+                f"{', '.join(supported)}"
+            )
             yield error(RELEASE_WITHOUT_FEATURE, location, message)
         elif family.integer_weights and weight != int(weight):
-            message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
+            message = f"must be a whole number for {family.name}, got {weight}; only ratios matter"
             yield error(OUT_OF_RANGE, location, message)
     scorer, *_ = STRATEGIES[settings.strategy]
     if scorer not in settings.scorers:
@@ -390,8 +402,9 @@ def _check_scorers(family: EppFamily, settings: EppSettings) -> Iterator[Finding
         yield warning(
             SCORERS_WITHOUT_LOAD,
             ("scorers",),
-            f"do not measure load ({', '.join(settings.scorers)}), so all requests with the same "
-            "prompt or adapter may go to one pod; add kv-cache or queue (docs/routing.md)",
+            f"no scorer measures load ({', '.join(settings.scorers)}), so all requests with the "
+            "same prompt or adapter may go to one pod; add kv-cache or queue "
+            f"({DOCS_URL}/routing.md)",
         )
 
 

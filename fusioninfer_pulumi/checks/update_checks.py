@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, Rule, error, summarize_names
+from fusioninfer_pulumi.findings import DOCS_URL, Finding, Rule, error, summarize_names
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
@@ -140,7 +140,7 @@ def check_layout_change(
                 f"({summarize_names(colliding)}); {keep}rename each role in the same update, which "
                 "starts the new replicas next to the old ones and needs capacity for both, or set "
                 "replicas: 0 for all roles first, which interrupts the service "
-                "(docs/how-to/move.md)",
+                f"({DOCS_URL}/how-to/move.md)",
             )
         ]
     if old_roles and planned and not awaits_replicas:
@@ -237,10 +237,11 @@ def _check_subgroup_policy(
         fits = replicas <= rollout.max_unavailable
     if not fits:
         message = (
-            f"LeaderWorkerSet cannot change it after creation: {replicas} replicas of {role.name} "
-            "would be replaced at once; rename the role in the same update to keep serving, or use "
-            "rollout.strategy AllAtOnce or Recreate if an interruption is acceptable "
-            "(docs/rollout.md)"
+            "a LeaderWorkerSet cannot change it after creation, so all "
+            f'{replicas} replicas of role "{role.name}" would be replaced at once; rename the role '
+            "in the same update to keep serving, or use rollout.strategy AllAtOnce or Recreate if "
+            "an interruption is acceptable "
+            f"({DOCS_URL}/rollout.md)"
         )
         yield error(SUBGROUP_POLICY_IMMUTABLE, ("roles", role.position, SUB_GROUP_POLICY), message)
 
@@ -395,7 +396,7 @@ def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
         role = excluded[0].role
         message = (
             f"excludes replicas that the gang needs: {_list_names(excluded)}; remove the partition "
-            "for this update (docs/rollout.md)"
+            f"for this update ({DOCS_URL}/rollout.md)"
         )
         yield error(GANG_UPDATE_HELD_BACK, role.locate_rollout_field("partition"), message)
 
@@ -416,9 +417,10 @@ def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
             yield error(
                 GANG_UPDATE_NEVER_ENDS,
                 member.role.locate_rollout_field("strategy"),
-                f"{member.step.rollout.strategy.value} would never end: {role} restarts only when "
-                f"gang {member.gang.pod_group} is complete, and {_list_names(joining)} would join "
-                f"it later. Use {ways} for this update, or rename the role (docs/rollout.md)",
+                f'{member.step.rollout.strategy.value} would never end, because role "{role}" '
+                f"restarts only when gang {member.gang.pod_group} is complete, and "
+                f"{_list_names(joining)} would join it later; use {ways} for this update, or "
+                f"rename the role ({DOCS_URL}/rollout.md)",
             )
             at_once.add(role)
 

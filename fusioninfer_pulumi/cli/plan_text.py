@@ -17,10 +17,10 @@ from fusioninfer_pulumi.cli.diff.timelines import LEFT_TITLES, TABLE_NOTE, Servi
 from fusioninfer_pulumi.cli.finding_formats import format_finding, format_rule_suffix
 from fusioninfer_pulumi.cli.plan_output import PlanView, describe_gang, describe_request_path
 from fusioninfer_pulumi.cli.terminal import SEVERITY_STYLES, make_table, open_console
+from fusioninfer_pulumi.kube.durations import format_duration
 from fusioninfer_pulumi.kube.object_names import inference_pool
 from fusioninfer_pulumi.plan.service_json import replace_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.timeline import format_duration
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import build_service_reference
 from fusioninfer_pulumi.routing.routing_plan import Routing

@@ -81,7 +81,7 @@ def check_model_arguments(
     # The argument may be a file below the path of `model`, such as one of several GGUF files.
     is_below_path = model.startswith("/") and f"{command_model}/".startswith(f"{model}/")
     if command_model is not None and command_model != model and not is_below_path:
-        message = f"the model {command_model} conflicts with model.uri ({model}); remove one"
+        message = f'the model "{command_model}" conflicts with model.uri ("{model}"); remove one'
         yield error(MODEL_CONTRADICTED, (engine.model_flags[0],), message)
     # Flags with the field that sets the same, and the field's value.
     expected = [
@@ -144,14 +144,17 @@ def check_accelerators(
     if nodes == 1:
         available = f"the pod has {requested}"
     if needed > requested:
-        message = f"{sizes} needs {count}, but {available}"
+        message = (
+            f"{sizes} needs {count}, but {available}; request {-(-needed // nodes)} per pod, or "
+            "use smaller sizes"
+        )
         return [error(ACCELERATORS_TOO_FEW, (flag,), message)]
     if parallelism.is_explicit:
-        message = f"{sizes} uses {count}, but {available}: {requested - needed} stay idle"
+        message = f"{sizes} uses {count}, but {available}; request fewer, or use all"
     else:
         tensor = engine.sizes.flags["tensor"][0]
         message = (
-            f"no parallelism is set, so {engine.name} uses 1 accelerator, but {available}: "
-            f"set {tensor} {requested}, or ask for fewer accelerators"
+            f"no parallelism is set, so {engine.name} uses 1 accelerator, but {available}; "
+            f"set {tensor} {requested}, or request fewer accelerators"
         )
     return [warning(ACCELERATORS_IDLE, (flag,), message)]

@@ -38,3 +38,10 @@ def multiply_duration(text: str, factor: int) -> str:
     if factor == 1 or length is None:
         return text
     return f"{math.ceil(min(length * factor, _LIMIT))}s"
+
+
+def format_duration(length: float) -> str:
+    """Return seconds as a duration such as `2h15m`, rounded up to whole seconds."""
+    whole = math.ceil(length)
+    parts = zip((whole // 3600, whole % 3600 // 60, whole % 60), "hms", strict=True)
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"

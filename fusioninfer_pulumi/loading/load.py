@@ -113,7 +113,7 @@ def read_stream(stream: IO[bytes], title: str = "") -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        message = "not YAML: not UTF-8 text"
+        message = "the file is not UTF-8 text; convert it to UTF-8"
         raise InvalidServiceError([error(UNREADABLE_FILE, (), message)], title) from None
 
 

@@ -99,14 +99,14 @@ def parse_yaml(text: str) -> Iterator[Any]:
             if value is not None:
                 yield value
     except yaml.YAMLError as exc:
-        raise _convert_error(exc) from None
+        raise _convert_error(exc, text) from None
     except RecursionError:
         raise YamlTextError(INPUT_TOO_LARGE, TOO_DEEP) from None
     except YamlTextError:
         raise
     except (LookupError, ValueError) as exc:
         # PyYAML raises them for values such as `!!bool maybe` and `!!int ""`.
-        raise YamlTextError(INVALID_YAML, f"not YAML: invalid value: {exc}") from None
+        raise YamlTextError(INVALID_YAML, f"invalid YAML: {exc}") from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -201,10 +201,12 @@ def _make_error(node: yaml.Node, rule: Rule, message: str) -> YamlTextError:
     return YamlTextError(rule, f"{place}: {message}", mark.line + 1)
 
 
-def _convert_error(problem: yaml.YAMLError) -> YamlTextError:
+def _convert_error(problem: yaml.YAMLError, text: str) -> YamlTextError:
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
         mark = problem.problem_mark
         reason = " ".join(str(problem.problem or problem.context).split())
+        if "".join(text.splitlines()[mark.line : mark.line + 1])[mark.column :].startswith("\t"):
+            reason = "a tab cannot start a value; indent with spaces"
         place = f"line {mark.line + 1}, column {mark.column + 1}"
-        return YamlTextError(INVALID_YAML, f"not YAML: {place}: {reason}", mark.line + 1)
-    return YamlTextError(INVALID_YAML, f"not YAML: {' '.join(str(problem).split())}")
+        return YamlTextError(INVALID_YAML, f"invalid YAML: {reason} ({place})", mark.line + 1)
+    return YamlTextError(INVALID_YAML, f"invalid YAML: {' '.join(str(problem).split())}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusioninfer_pulumi.api.monitoring import AlertsArgs
+from fusioninfer_pulumi.findings import DOCS_URL
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.durations import parse_duration
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_metadata
@@ -23,7 +24,7 @@ from fusioninfer_pulumi.operations.monitors import (
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 #: The page with a section for each alert.
-RUNBOOK = "https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/docs/alerts.md"
+RUNBOOK = f"{DOCS_URL}/alerts.md"
 
 #: Waiting requests above which endpoint pickers consider an engine saturated: the default of their
 #: saturation detector (inference extension v1.5.0, `DefaultQueueDepthThreshold`).

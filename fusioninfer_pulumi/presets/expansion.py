@@ -323,7 +323,7 @@ class _RoleExpander:
             )
             self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), message))
         else:
-            message = f"is required: the number of GPUs per pod; {gpu_plan}"
+            message = f"is required: the number of GPUs per pod, because {gpu_plan}"
             self._report(FIELD_REQUIRED, "gpus", message)
         return GpuPlan(1)
 

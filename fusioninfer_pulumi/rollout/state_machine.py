@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
-from fusioninfer_pulumi.findings import summarize_names
+from fusioninfer_pulumi.findings import DOCS_URL, summarize_names
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rollout.update_order import LwsStep, choose_next_lws
 
@@ -533,7 +533,8 @@ def _apply_failed_poll(state: UpdateState, observation: PollCompleted) -> _Resul
     if state.needs_first_poll or some_must_wait:
         message = (
             "cannot limit how many replicas restart at a time, because LeaderWorkerSets cannot be "
-            f"listed: {observation.error}. Allow the program to list them (docs/rollout.md)"
+            f"listed: {observation.error}; allow the program to list them "
+            f"({DOCS_URL}/rollout.md)"
         )
         return state, (Fail(message, None),)
     if state.phase is not UpdatePhase.RUNNING:

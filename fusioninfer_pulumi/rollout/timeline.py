@@ -8,7 +8,6 @@ each role, but roles that do not wait for each other overlap differently.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +29,6 @@ from fusioninfer_pulumi.rollout.state_machine import (
     advance,
 )
 from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
-
-_HOUR = 3600
 
 
 @dataclass(frozen=True)
@@ -285,10 +282,3 @@ def _count_serving_during_restart(lws_step: LwsStep, change: LwsChange, replicas
     restarting = replicas if limit is None else limit
     kept_by_partition = min(lws_step.rollout.partition, replicas)
     return max(kept_by_partition, replicas - restarting)
-
-
-def format_duration(seconds: float) -> str:
-    """Return a duration such as `2h15m`, rounded up to whole seconds."""
-    whole = math.ceil(seconds)
-    parts = zip((whole // _HOUR, whole % _HOUR // 60, whole % 60), "hms", strict=True)
-    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"

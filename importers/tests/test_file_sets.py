@@ -142,8 +142,8 @@ def test_unreadable_files_in_a_directory_are_reported(run: Run) -> None:
     status, _, messages = run("check", "set")
     assert status == 2
     assert [message.split(": ")[:2] for message in messages] == [
-        ["set/b.yaml", "not YAML"],
-        ["set/c.yaml", "not YAML"],
+        ["set/b.yaml", "invalid YAML"],
+        ["set/c.yaml", "invalid YAML"],
     ]
 
 

@@ -154,7 +154,7 @@ def test_group_without_weight_above_0_is_rejected() -> None:
 
 def test_group_members_of_one_name_are_rejected() -> None:
     errors = reject(grouped("base", 90), grouped("base", 10))
-    assert any("is also the name of another service" in line for line in errors)
+    assert any("another service in this namespace has the name" in line for line in errors)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,10 @@ from fusioninfer_pulumi.presets.model_service import model_service
 
 POD = "roles[0].template.spec"
 SERVING = f"{POD}.containers[0]"
-EXCLUSIVE = "roles[0].strategy: belongs to a role of componentType router (this role is a worker)"
+EXCLUSIVE = (
+    "roles[0].strategy: belongs to a role of componentType router (this role is a worker); "
+    "remove it"
+)
 KEYS = ", ".join(sorted(field.alias or name for name, field in RoleArgs.model_fields.items()))
 
 

@@ -57,9 +57,12 @@ def rejection(text: str) -> str:
         ("---\n---\n", "is empty; expected an InferenceService"),
         ("null", "is empty; expected an InferenceService"),
         ("just text", 'must be a mapping, got "just text"'),
-        ("[", "not YAML: line 2, column 1: did not find expected node content"),
-        ("a: b: c", "not YAML: line 1, column 5: mapping values are not allowed in this context"),
-        ("*nowhere", "not YAML: line 1, column 1: found undefined alias"),
+        ("[", "invalid YAML: did not find expected node content (line 2, column 1)"),
+        ("a: b: c", ("invalid YAML: mapping values are not allowed in this context "
+                     "(line 1, column 5)")),
+        ("a:\n\tb: 1", ("invalid YAML: a tab cannot start a value; indent with spaces "
+                        "(line 2, column 1)")),
+        ("*nowhere", "invalid YAML: found undefined alias (line 1, column 1)"),
         ("a: !!python/object:os.system {}", ("line 1, column 4: unsupported tag "
          "'tag:yaml.org,2002:python/object:os.system'")),
         ("!!python/name:os.system", ("line 1, column 1: unsupported tag "
@@ -69,15 +72,15 @@ def rejection(text: str) -> str:
         ("a: !!set {b, c}", "line 1, column 4: unsupported tag 'tag:yaml.org,2002:set'"),
         ("a: !!timestamp 2024-01-01", ("line 1, column 4: unsupported tag "
          "'tag:yaml.org,2002:timestamp'")),
-        ("a: !!bool maybe", "not YAML: invalid value: 'maybe'"),
-        ("a: !!int ''", "not YAML: invalid value: string index out of range"),
-        ("a: !!int x", "not YAML: invalid value: invalid literal for int() with base 10: 'x'"),
+        ("a: !!bool maybe", "invalid YAML: 'maybe'"),
+        ("a: !!int ''", "invalid YAML: string index out of range"),
+        ("a: !!int x", "invalid YAML: invalid literal for int() with base 10: 'x'"),
         ("? [a]\n: b", "line 1, column 3: a key must be a string, not a list or mapping"),
         ("{a: 1, a: 2}", 'line 1, column 8: key "a" is duplicated'),
         ("a: &x [*x]", "line 1, column 4: an alias refers to itself"),
-        ("a\0b", ("not YAML: unacceptable character #x0000: control characters are not allowed in "
-         '"<unicode string>", position 1')),
-        ("a: \ud800", ("not YAML: invalid value: 'utf-8' codec can't encode character '\\ud800' in "
+        ("a\0b", ("invalid YAML: unacceptable character #x0000: control characters are not allowed "
+         'in "<unicode string>", position 1')),
+        ("a: \ud800", ("invalid YAML: 'utf-8' codec can't encode character '\\ud800' in "
                         "position 3: surrogates not allowed")),
     ],
 )  # fmt: skip
@@ -162,7 +165,10 @@ def test_binary_file_is_rejected(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00binary")
     with pytest.raises(InvalidServiceError) as caught:
         load(path)
-    assert str(caught.value) == f"{path}: not YAML: not UTF-8 text [unreadable-file]"
+    assert (
+        str(caught.value)
+        == f"{path}: the file is not UTF-8 text; convert it to UTF-8 [unreadable-file]"
+    )
 
 
 @each_row("path", ["missing.yaml", "a\0b", "apiVersion: v1\nkind: Pod", "a" * 5_000])
@@ -189,7 +195,7 @@ def test_error_names_file_and_document(tmp_path: Path) -> None:
 def test_documents_before_a_syntax_error_are_checked() -> None:
     text = TEXT.replace("worker", "trainer") + "---\n["
     lines = rejection(text).splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["roles[0].componentType", "not YAML"]
+    assert [line.partition(":")[0] for line in lines] == ["roles[0].componentType", "invalid YAML"]
 
 
 def test_empty_documents_between_services_are_skipped(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_invalid_service_writes_no_project(
     monkeypatch.chdir(tmp_path)
     assert main(["init", "team/chat", "--accelerator", "H100"]) == 2
     printed = capsys.readouterr().err
-    assert "gpus: is required: the number of GPUs per pod; unknown model hf://team/chat" in printed
+    assert "gpus: is required: the number of GPUs per pod, because the model" in printed
     assert list(tmp_path.iterdir()) == []
 
 

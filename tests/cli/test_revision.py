@@ -34,7 +34,7 @@ def test_folder_of_manifests_is_read_in_its_revision(
     (repository / "more.yaml").write_text("a: [1\n")
 
     assert main(["diff", "--base", "HEAD", "./"]) == 2
-    assert capsys.readouterr().err.startswith("more.yaml:2: not YAML")
+    assert capsys.readouterr().err.startswith("more.yaml:2: invalid YAML")
     git(repository, "add", ".")
     git(repository, "commit", "-q", "-m", "two")
     (repository / "more.yaml").unlink()

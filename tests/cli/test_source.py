@@ -47,10 +47,10 @@ UNKNOWN_KEY = good(replcas=2)
 BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "empty": ("", ["F: is empty; expected an InferenceService"]),
     "only a comment": ("# nothing\n---\n", ["F: is empty; expected an InferenceService"]),
-    "binary": (b"\x7fELF\x02\x01\xff\xfe", ["F: not YAML: not UTF-8 text"]),
-    "UTF-16": (good().encode("utf-16"), ["F: not YAML: not UTF-8 text"]),
-    "not YAML": ("a: [1\n", ["F: not YAML: line 2, column 1: "]),
-    "a control character": ("a: \x01\n", ["F: not YAML: "]),
+    "binary": (b"\x7fELF\x02\x01\xff\xfe", ["F: the file is not UTF-8 text; convert it to UTF-8"]),
+    "UTF-16": (good().encode("utf-16"), ["F: the file is not UTF-8 text; convert it to UTF-8"]),
+    "not YAML": ("a: [1\n", ["F: invalid YAML: "]),
+    "a control character": ("a: \x01\n", ["F: invalid YAML: "]),
     "a tag that runs code": (
         "!!python/object/apply:os.system [ls]\n",
         ["F: line 1, column 1: unsupported tag 'tag:yaml.org,2002:python/object/apply:os.system'"],
@@ -127,7 +127,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "two documents with one name": (
         good() + "---\n" + good(),
-        ['F: metadata.name: "svc" is also the name of another service in this namespace'],
+        ['F: metadata.name: another service in this namespace has the name "svc"; rename one'],
     ),
     "two documents, both wrong": (
         good(replicas=-1) + "---\n" + good(replicas=-2),
@@ -136,7 +136,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
             "F: roles[0].replicas: must be at least 0, got -2",
         ],
     ),
-    "a good document and a broken one": (good() + "---\na: [\n", ["F: not YAML: "]),
+    "a good document and a broken one": (good() + "---\na: [\n", ["F: invalid YAML: "]),
     "an alias bomb": (BOMB, ["F: more than 500000 values with all aliases expanded"]),
     "an alias to itself": ("&a [*a]\n", ["F: line 1, column 1: an alias refers to itself"]),
     "absurdly deep": ("[" * 5000, ["F: nested deeper than"]),

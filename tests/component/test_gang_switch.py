@@ -10,6 +10,7 @@ from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError, render
 from fusioninfer_pulumi.cli.diff import compare
+from fusioninfer_pulumi.findings import DOCS_URL
 
 WIDE = {"multinode": nodes(2, launcher="none")}
 OFF = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
@@ -49,14 +50,15 @@ def test_blocked_join_message_names_fix(engine: Any) -> None:
     with pytest.raises(InvalidServiceError) as rejected:
         deploy(engine, service(small(), BIG))
     assert str(rejected.value) == (
-        "svc: rollout.strategy: Rolling would never end: small restarts only when gang svc is "
-        "complete, and svc-small-1, svc-small-0 would join it later. Use AllAtOnce or Recreate for "
-        "this update, or rename the role (docs/rollout.md) [gang-update-never-ends]"
+        'svc: rollout.strategy: Rolling would never end, because role "small" restarts only when '
+        "gang svc is complete, and svc-small-1, svc-small-0 would join it later; use AllAtOnce or "
+        f"Recreate for this update, or rename the role ({DOCS_URL}/rollout.md) "
+        "[gang-update-never-ends]"
     )
 
 
-ROLE = "roles[0].rollout.strategy: AllAtOnce would never end: "
-SERVICE = "rollout.strategy: Rolling would never end: "
+ROLE = 'roles[0].rollout.strategy: AllAtOnce would never end, because role "'
+SERVICE = 'rollout.strategy: Rolling would never end, because role "'
 
 
 @pytest.mark.parametrize(

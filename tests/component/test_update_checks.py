@@ -47,8 +47,8 @@ def test_replacing_more_than_limit_is_rejected(
     with pytest.raises(InvalidServiceError) as rejected:
         deploy(engine, after, 3, **more)
     assert str(rejected.value).startswith(
-        "svc: roles[0].subGroupPolicy: LeaderWorkerSet cannot change it after creation: "
-        "3 replicas of inference would be replaced at once; rename the role"
+        "svc: roles[0].subGroupPolicy: a LeaderWorkerSet cannot change it after creation, "
+        'so all 3 replicas of role "inference" would be replaced at once; rename the role'
     )
 
 
@@ -139,7 +139,7 @@ def test_component_and_diff_agree(
         wide(item, 5 if item and item.get("subGroupPolicyType") == "LeaderExcluded" else 4, **more)
         for item in (before, after)
     )
-    expected = ["roles[0].subGroupPolicy: LeaderWorkerSet cannot change it"] if differ else []
+    expected = ["roles[0].subGroupPolicy: a LeaderWorkerSet cannot change it"] if differ else []
     assert_edit_errors(engine, old, new, *expected)
     result = compare(rendered(old), rendered(new))
     actions = {change.action for change in result.objects}

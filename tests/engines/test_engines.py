@@ -198,36 +198,41 @@ def test_devices_of_a_replica_are_counted(
         ("vllm", "m", 1, 1, []),
         ("vllm", "m --tensor-parallel-size 32", 8, 2, [("error", ("--tensor-parallel-size",),
             ("--tensor-parallel-size 32 needs 32 accelerators, but a replica has "
-            "2 nodes x 8 = 16"))]),
+            "2 nodes x 8 = 16; request 16 per pod, or use smaller sizes"))]),
         ("vllm", "m -tp 8 -pp 4", 8, 2, [("error", ("--tensor-parallel-size",),
             ("--tensor-parallel-size 8 x --pipeline-parallel-size 4 needs 32 accelerators, but a "
-            "replica has 2 nodes x 8 = 16"))]),
+            "replica has 2 nodes x 8 = 16; request 16 per pod, or use smaller sizes"))]),
         ("vllm", "m -tp 2", 1, 1, [("error", ("--tensor-parallel-size",),
-            "--tensor-parallel-size 2 needs 2 accelerators, but the pod has 1")]),
+            ("--tensor-parallel-size 2 needs 2 accelerators, but the pod has 1; request 2 per pod, "
+            "or use smaller sizes"))]),
         ("vllm", "m -tp 2", 8, 1, [("warning", ("--tensor-parallel-size",),
-            "--tensor-parallel-size 2 uses 2 accelerators, but the pod has 8: 6 stay idle")]),
+            ("--tensor-parallel-size 2 uses 2 accelerators, but the pod has 8; request fewer, or "
+            "use all"))]),
         ("vllm", "m -tp 1", 2, 1, [("warning", ("--tensor-parallel-size",),
-            "--tensor-parallel-size 1 uses 1 accelerator, but the pod has 2: 1 stay idle")]),
+            ("--tensor-parallel-size 1 uses 1 accelerator, but the pod has 2; request fewer, or "
+            "use all"))]),
         ("vllm", "m", 8, 2, [("warning", ("--tensor-parallel-size",),
             ("no parallelism is set, so vllm uses 1 accelerator, but a replica has "
-            "2 nodes x 8 = 16: set --tensor-parallel-size 16, or ask for fewer accelerators"))]),
+            "2 nodes x 8 = 16; set --tensor-parallel-size 16, or request fewer accelerators"))]),
         # Ranks that run in other deployments do not count.
         ("vllm", "m -tp 2 -dp 16 -dpl 4", 8, 1, []),
         ("vllm", "m -tp 4 -dp 16 -dpl 4", 8, 1, [("error", ("--tensor-parallel-size",),
             ("--tensor-parallel-size 4 x --data-parallel-size-local 4 on each node needs 16 "
-            "accelerators, but the pod has 8"))]),
+            "accelerators, but the pod has 8; request 16 per pod, or use smaller sizes"))]),
         ("vllm", "m -dp 16", 8, 1, [("error", ("--data-parallel-size",),
-            "--data-parallel-size 16 needs 16 accelerators, but the pod has 8")]),
+            ("--data-parallel-size 16 needs 16 accelerators, but the pod has 8; request 16 per "
+            "pod, or use smaller sizes"))]),
         ("vllm", "m -tp 8 -dp 16 -dpn 3", 8, 1, []),
         # The head has no ranks, so the ranks of the other nodes are unknown.
         ("vllm", "m -tp 64 -dp 16 -dpl 0", 8, 1, []),
         ("vllm", "m -tp $TP", 8, 1, []),
         ("sglang", "--tp 16 --dp 2 --enable-dp-attention", 8, 2, []),
         ("sglang", "--tp 8 --dp 2", 8, 1, [("error", ("--tp-size",),
-            "--tp-size 8 x --dp-size 2 needs 16 accelerators, but the pod has 8")]),
+            ("--tp-size 8 x --dp-size 2 needs 16 accelerators, but the pod has 8; request 16 per "
+            "pod, or use smaller sizes"))]),
         ("sglang", "", 8, 1, [("warning", ("--tp-size",),
-            ("no parallelism is set, so sglang uses 1 accelerator, but the pod has 8: set "
-            "--tp-size 8, or ask for fewer accelerators"))]),
+            ("no parallelism is set, so sglang uses 1 accelerator, but the pod has 8; set "
+            "--tp-size 8, or request fewer accelerators"))]),
     ],
 )  # fmt: skip
 def test_accelerators_that_contradict_parallel_sizes_are_reported(

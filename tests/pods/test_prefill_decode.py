@@ -169,7 +169,7 @@ def test_every_pair_is_compared() -> None:
     findings = plan_of(service(*roles)).findings
     result = [finding for finding in findings if finding.rule == "paired-settings-differ"]
     assert [item.path for item in result] == ["roles[2]"]
-    assert "role p" in result[0].message
+    assert 'role "p"' in result[0].message
 
 
 @each_row(

@@ -346,8 +346,8 @@ def test_unknown_model_without_capacity_package_is_rejected(
     monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_package", lambda: package)
     (text,) = list_findings(service(short(accelerator="H100"), **UNKNOWN), "error")
     assert text.startswith(
-        "roles[0].gpus: is required: the number of GPUs per pod; estimating it needs the package "
-        "fusioninfer-capacity: pip install"
+        "roles[0].gpus: is required: the number of GPUs per pod, because estimating it needs the "
+        "package fusioninfer-capacity: pip install"
     )
 
 

@@ -14,6 +14,7 @@ from rows import each_row
 from samples import minima, nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
+from fusioninfer_pulumi.kube.durations import format_duration
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.state_machine import MAX_POLL_SECONDS, UpdateState
 from fusioninfer_pulumi.rollout.timeline import (
@@ -21,7 +22,6 @@ from fusioninfer_pulumi.rollout.timeline import (
     LwsSize,
     Timeline,
     _SimulatedCluster,
-    format_duration,
     simulate_update,
 )
 from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update

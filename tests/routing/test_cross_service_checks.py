@@ -100,11 +100,11 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
         [chat(weight=0), PLAIN], f"chat: warning: {SPLIT}next has no InferencePool next-pool"),
     "no route": (
         [service(role(), metadata={"name": "chat"}), target()],
-        f"next: warning: {BY}chat has no route: this service gets no requests"),
+        f"next: warning: {BY}chat has no route: this service receives no requests"),
     "a slip back": (
         [named("chat", httproute=ROUTE), target("chatt")],
         (f"next: warning: {BY}the input has no service chatt in namespace default: this service "
-        "gets no requests unless the cluster has one; did you mean chat?"),
+        "receives no requests unless the cluster has one; did you mean chat?"),
     ),
 }  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_missing_target_is_reported_once(case: str) -> None:
 
 def test_split_conflicts_with_route_for_same_requests() -> None:
     (finding,) = check(chat(), named("next", httproute=ROUTE))
-    assert "the older route receives them all" in finding
+    assert "the older route receives all of them" in finding
 
 
 def test_namespace_output_is_compared_by_identity(output: Any) -> None:

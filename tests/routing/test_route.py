@@ -105,7 +105,7 @@ def test_route_without_gateway_is_a_warning() -> None:
     (finding,) = warnings(nothing)
     assert finding.startswith("warning: roles[0].httproute: neither a route nor a Gateway is set")
     (finding,) = warnings(routed(httproute={"hostnames": ["a.example.com"]}))
-    assert finding.startswith("warning: roles[0].httproute.parentRefs: name no Gateway")
+    assert finding.startswith("warning: roles[0].httproute.parentRefs: the route names no Gateway")
     assert not warnings(routed(httproute={"useDefaultGateways": "All"}))
 
 
@@ -198,10 +198,10 @@ def test_all_fields_of_user_route_are_rendered(given_route: Manifest) -> None:
 
 CANARY = {**POOL, "name": "new-pool"}
 GATEWAYS = {
-    None: "agentgateway (1.0) and NGINX Gateway Fabric (2.3) split such requests",
+    None: "works with agentgateway (1.0) and NGINX Gateway Fabric (2.3)",
     "agentgateway": None,
     "nginx-gateway-fabric": None,
-    "istio": "asks the endpoint picker of one pool for all of the rule's requests",
+    "istio": "asks only the endpoint picker of one pool",
     "gke": "untested with gke",
     "envoy-ai-gateway": "allows one InferencePool in a rule",
 }

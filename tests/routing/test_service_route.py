@@ -116,4 +116,4 @@ def test_service_in_rules_of_another_route_gets_requests() -> None:
     rules = [{"backendRefs": [{"name": "next", "port": 8000}]}]
     other = named("next", behind_service(httproute={"routedBy": "front"}))
     front = named("front", behind_service(httproute={**ROUTE, "rules": rules}))
-    assert not any("this service gets no requests" in item for item in between(front, other))
+    assert not any("this service receives no requests" in item for item in between(front, other))

@@ -22,7 +22,7 @@ def collisions(*manifests: dict[str, Any]) -> list[list[str]]:
 def test_duplicate_service_name_is_rejected() -> None:
     assert collisions(service(), service(role("other"))) == [
         [],
-        ['metadata.name: "svc" is also the name of another service in this namespace'],
+        ['metadata.name: another service in this namespace has the name "svc"; rename one'],
     ]
     assert collisions(service(), service(metadata={"namespace": "other"})) == [[], []]
 

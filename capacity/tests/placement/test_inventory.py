@@ -74,7 +74,7 @@ def test_invalid_inventory_is_rejected(raw: Any, expected: str) -> None:
         ("", "is empty"),
         ("text", "must be a mapping"),
         ("a: 1\n---\nb: 1", "contains 2 documents"),
-        ("a: [", "not YAML"),
+        ("a: [", "invalid YAML"),
     ],
 )
 def test_a_file_is_one_document(text: str, expected: str, tmp_path: Path) -> None:

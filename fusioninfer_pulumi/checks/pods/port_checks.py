@@ -12,6 +12,7 @@ from fusioninfer_pulumi.checks.pods.template_checks import known_mapping
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, HOST_FLAG, PORT_FLAG, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, quote_value, warning
 from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.durations import format_duration
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
@@ -146,8 +147,8 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     make_finding = error if is_certain and (port_argument or role_port) else warning
     default = ", its default" if port_argument is None else ""
     message = (
-        f"the role is reached on port {port}, but {engine.title} listens on {engine_port}{default}"
-        f": probes, Service and pool would reach nothing; add {PORT_FLAG}={port} to its arguments"
+        f"probes, Service and pool use port {port}, but {engine.title} listens on port "
+        f"{engine_port}{default}; add {PORT_FLAG}={port} to its arguments"
     )
     yield make_finding(PORT_NOT_SERVED, location, message)
 
@@ -222,7 +223,7 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             STARTUP_PROBE_TOO_SHORT,
             probe_path if has_user_probe else ctx.locate("startup", "timeout"),
-            f"allows {allowed} s, but reading the weights ({size / 2**30:.0f} GiB) "
-            f"takes {needed} s at {startup.read_rate}/s; the kubelet restarts the container before "
-            "the model is loaded",
+            f"allows {format_duration(allowed)}, but reading the weights ({size / 2**30:.0f} GiB) "
+            f"takes {format_duration(needed)} at {startup.read_rate}/s: the kubelet restarts the "
+            "container before the model is loaded; allow more",
         )

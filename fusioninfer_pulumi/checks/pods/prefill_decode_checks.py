@@ -11,7 +11,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import SIDECAR_FLAGS
 from fusioninfer_pulumi.engines.engine import NIXL, KvConnector
 from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.pair_compatibility import AUTO, read_pair_setting
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, quote_value, warning
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
 from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
@@ -118,7 +118,7 @@ def _check_pair(
     must_match = engine.kv_cache.list_pair_settings(prefill, decode) if is_paired else ()
     setting_names = {
         "model": "the model",
-        "release": engine.title,
+        "release": f"the {engine.title} release",
         "block size": engine.kv_cache.block_size_flag,
     }
     setting_names |= {key: flags[0] for key, flags in engine.kv_cache.pair_setting_flags.items()}
@@ -131,8 +131,9 @@ def _check_pair(
         is_certain = AUTO not in (prefill_value, decode_value)
         make_finding: _MakeFinding = error if key in must_match and is_certain else warning
         message = (
-            f"{setting_names[key]} is {decode_value}, but {prefill_value} in role "
-            f"{prefill_ctx.role.name}, which fills this role's KV cache; use the same value in both"
+            f"{setting_names[key]} ({decode_value}) differs from role "
+            f'"{prefill_ctx.role.name}" ({prefill_value}), which fills this role\'s KV cache; use '
+            "the same in both"
         )
         yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.locate(), message)
     if engine.http.rejects_unknown_models:
@@ -143,15 +144,15 @@ def _check_pair(
             fails_always = "served name" in must_match and len(missing) == len(names)
             make_finding = error if fails_always else warning
             message = (
-                f"serves {', '.join(missing)}, which role {prefill_ctx.role.name} does not; give "
-                "both the same --served-model-name"
+                f"serves {', '.join(map(quote_value, missing))}, but role "
+                f'"{prefill_ctx.role.name}" does not; give both the same --served-model-name'
             )
             yield make_finding(PAIRED_SETTINGS_DIFFER, decode_ctx.locate(), message)
     reason = engine.kv_cache.explain_size_mismatch(prefill, decode)
     if reason is not None:
         make_finding = error if is_paired else warning
         flag, role = engine.sizes.flags["tensor"][0], prefill_ctx.role.name
-        message = f"its {flag} does not match role {role}: {reason}; use the same in both"
+        message = f'its {flag} does not match role "{role}": {reason}; use the same in both'
         yield make_finding(PAIRED_SIZES_UNSUPPORTED, decode_ctx.locate(), message)
 
 
@@ -180,9 +181,9 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
         wrong_values = _WRONG_WAY[ctx.role.component_type]
         if connector.role in wrong_values and connector.side_channel is None:
             message = (
-                f"its KV transfer is set to {connector.role}, which conflicts with componentType "
-                f"{ctx.role.component_type.value}: the KV cache is transferred from prefillers to "
-                "decoders"
+                f"its KV transfer has the role {connector.role}, which conflicts with "
+                f"componentType {ctx.role.component_type.value}, because the KV cache is "
+                "transferred from prefillers to decoders; remove the role or use kv_both"
             )
             yield make_finding(KV_TRANSFER_WRONG_WAY, ctx.locate(), message)
     component_types = {ctx.role.component_type for ctx, _, _ in known}
@@ -193,9 +194,9 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
         is_same = connector.transfer_connectors == first_connector.transfer_connectors
         if engine != first_engine or not is_same:
             message = (
-                f"transfers its KV cache with {connector.name} ({engine}), role {first.role.name} "
-                f"with {first_connector.name} ({first_engine}); use the same in all prefillers and "
-                "decoders"
+                f"transfers its KV cache with {connector.name} ({engine}), but role "
+                f'"{first.role.name}" with {first_connector.name} ({first_engine}); use the same '
+                "in all prefillers and decoders"
             )
             yield make_finding(PAIRED_SETTINGS_DIFFER, ctx.locate(), message)
 
@@ -217,8 +218,8 @@ def check_served_names(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         if set(names) == set(first_names):
             continue
         message = (
-            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(first_names)}: "
-            "pods of both receive requests, so some get 404; give both the same "
-            "--served-model-name"
+            f'serves {", ".join(map(quote_value, names))}, but role "{first.role.name}" serves '
+            f"{', '.join(map(quote_value, first_names))}: pods of both receive requests, and some "
+            "return 404; give both the same --served-model-name"
         )
         yield warning(SERVED_MODELS_DIFFER, ctx.locate(), message)

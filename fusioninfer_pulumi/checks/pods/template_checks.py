@@ -125,7 +125,10 @@ def _check_requirements(location: Location, resources: Mapping[str, Any]) -> Ite
         limit = parse_amount(limits.get(name))
         must_be_equal = is_extended(name) or name.startswith(_HUGE_PAGES)
         if must_be_equal and name not in limits:
-            yield error(REQUESTS_AND_LIMITS, here, "requires the same amount in limits")
+            message = (
+                f"must equal limits[{name}], which is not set; set it to {quote_value(amount)}"
+            )
+            yield error(REQUESTS_AND_LIMITS, here, message)
         if request is None or limit is None:
             continue
         if request > limit or (must_be_equal and request < limit):

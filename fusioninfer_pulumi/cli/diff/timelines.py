@@ -20,12 +20,12 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 )
 from fusioninfer_pulumi.cli.diff.restarts import index_lws_by_name
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.durations import format_duration
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import (
     LwsChange,
     LwsSize,
     Timeline,
-    format_duration,
     simulate_update,
 )
 from fusioninfer_pulumi.rollout.update_order import compare_pair_revisions, order_update
