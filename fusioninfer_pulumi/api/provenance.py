@@ -25,14 +25,14 @@ class PresetValue(NamedTuple):
         role: Name of the role, or empty for fields of the service.
         field: Field of the role, its container or the service.
         value: The value as text.
-        origin: `user`, `model catalogue`, `engine release`, `capacity` or `library default`.
+        source: `user`, `model catalogue`, `engine release`, `capacity` or `library default`.
         reason: Why the field has this value, or the source of the value.
     """
 
     role: str
     field: str
     value: str
-    origin: str
+    source: str
     reason: str
 
 

@@ -218,7 +218,7 @@ def _print_generated_values(screen: Console, plan: ServicePlan) -> None:
         return
     table = make_table(("ROLE", "FIELD", "VALUE", "FROM", "WHY"))
     for value in plan.provenance.values:
-        table.add_row(value.role, value.field, value.value, value.origin, value.reason)
+        table.add_row(value.role, value.field, value.value, value.source, value.reason)
     screen.print(table)
 
 

@@ -57,14 +57,14 @@ def build_service(
         annotations=args.annotations,
     )
     # From here on, the roles contain the service's pod metadata and model size.
-    args, origins = add_pod_metadata(add_model_size(args))
+    args, user_fields = add_pod_metadata(add_model_size(args))
     shape = derive_service_shape(args)
     epp_choice = choose_epp(args, shape.router, shape) if shape.router else None
     built, findings = build_pods(build_contexts(meta, args, shape, epp_choice))
     for _, pods in built:
         for pod in pods.all:
-            origins |= {(*pod.path, *part): field for part, field in pod.origins.items()}
-    provenance = replace(provenance, origins={**provenance.origins, **origins})
+            user_fields |= {(*pod.path, *part): field for part, field in pod.user_fields.items()}
+    provenance = replace(provenance, origins={**provenance.origins, **user_fields})
     roles = tuple(plan_role(ctx, pods, args.rollout) for ctx, pods in built)
     gangs = plan_gangs(service, roles, args.scheduling_strategy, shape)
     routing: Routing | None = None

@@ -66,7 +66,7 @@ def _convert_presets(plan: ServicePlan) -> dict[str, Any]:
                 "role": value.role,
                 "field": value.field,
                 "value": value.value,
-                "from": value.origin,
+                "from": value.source,
                 "why": value.reason,
             }
             for value in plan.provenance.values

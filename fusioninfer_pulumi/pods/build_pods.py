@@ -31,7 +31,7 @@ from fusioninfer_pulumi.pods.multi_node import (
     trim_workers,
 )
 from fusioninfer_pulumi.pods.pd_sidecar import add_sidecar
-from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, Pairing, Pass, Pod, RolePods
+from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, Pass, PdSettings, Pod, RolePods
 from fusioninfer_pulumi.pods.pod_metadata import add_topology_spread, set_metadata, set_scheduling
 from fusioninfer_pulumi.pods.probes_and_shutdown import add_graceful_shutdown, add_health_probes
 from fusioninfer_pulumi.schemas.kind_schema import POD_TEMPLATE
@@ -67,23 +67,23 @@ PASSES: tuple[Pass, ...] = (
 
 def build_pods(roles: Sequence[Context]) -> tuple[list[tuple[Context, RolePods]], list[Finding]]:
     """Run all passes on the pods of each role, then add the revisions."""
-    built, findings = [], []
+    contexts_and_pods, findings = [], []
     for ctx in roles:
         pods = ctx.initial_pods
         for add_feature in PASSES:
-            pods, problems = add_feature(pods, ctx)
-            findings += problems
-        built.append((ctx, pods))
-    paired = [pods.command for ctx, pods in built if ctx.pairing is not None]
-    pair_revision = compute_pair_revision(paired) or ""
+            pods, pass_findings = add_feature(pods, ctx)
+            findings += pass_findings
+        contexts_and_pods.append((ctx, pods))
+    pd_commands = [pods.command for ctx, pods in contexts_and_pods if ctx.pd_settings is not None]
+    pair_revision = compute_pair_revision(pd_commands) or ""
     return [
-        (ctx, _add_revisions(pods, pair_revision if ctx.pairing is not None else ""))
-        for ctx, pods in built
+        (ctx, _add_revisions(pods, pair_revision if ctx.pd_settings is not None else ""))
+        for ctx, pods in contexts_and_pods
     ], findings
 
 
 def _add_revisions(pods: RolePods, pair_revision: str) -> RolePods:
-    """Return the pods as the API server stores them, with their revision and pair revision."""
+    """Normalize the templates as the API server does, and add the revision and pair revision."""
     pair_label = {labels.PAIR_REVISION: pair_revision} if pair_revision else {}
     for pod in pods.all:
         metadata = {**pod.template["metadata"]}
@@ -103,7 +103,7 @@ def build_contexts(
         for position, role in enumerate(args.roles)
         if role.component_type is not ComponentType.ROUTER
     ]
-    pairing = _plan_pairing(args, shape, roles, epp_choice)
+    pd_settings = _derive_pd_settings(args, shape, roles, epp_choice)
     return [
         Context(
             meta=meta,
@@ -112,7 +112,7 @@ def build_contexts(
             role=role,
             initial_pods=initial_pods,
             launcher=_choose_launcher(role, initial_pods),
-            pairing=pairing if role.component_type in PD_ROLES else None,
+            pd_settings=pd_settings if role.component_type in PD_ROLES else None,
             shape=shape,
         )
         for position, role, initial_pods in roles
@@ -154,7 +154,7 @@ def _choose_launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
     command, worker = pods.leader.command, pods.worker
     sizes = role.parallelism if command.engine is not None else None
     if worker is not None:
-        # `add_parallelism` gives a worker without a command the leader's, if there are sizes.
+        # If there are sizes, `add_parallelism` copies the leader's command to a worker without one.
         gets_leader_command = sizes is not None and not worker.has_command
         if not gets_leader_command:
             return Launcher.NONE
@@ -162,12 +162,12 @@ def _choose_launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
     return choose_launcher(command.engine, role.nodes, data_size)
 
 
-def _plan_pairing(
+def _derive_pd_settings(
     args: InferenceServiceArgs,
     shape: ServiceShape,
     roles: Sequence[tuple[int, RoleArgs, RolePods]],
     epp_choice: EppChoice | None,
-) -> Pairing | None:
+) -> PdSettings | None:
     """Return the settings that prefill and decode pods share, or None if they have no sidecar."""
     if epp_choice is None or not shape.is_disaggregated or not epp_choice.pairs_pods:
         return None
@@ -183,7 +183,7 @@ def _plan_pairing(
     ]
     # A check rejects prefill roles with different ports.
     first_role, first_leader = prefillers[0]
-    return Pairing(
+    return PdSettings(
         family=family,
         port=find_serving_port(first_leader.container, first_leader.command, first_role.port),
         prefill_serves_https=any(leader.command.serves_https for _, leader in prefillers),

@@ -16,15 +16,15 @@ _NAME = (
 )
 _VARIABLE = re.compile(_NAME, re.IGNORECASE)
 # Formats of credentials: Hugging Face, AWS, GitHub, NVIDIA, OpenAI, PEM.
-_KNOWN_FORM = re.compile(
+_KNOWN_FORMAT = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|nvapi-[\w-]{20,}"
     r"|sk-[A-Za-z0-9_-]{20,})|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 # `scheme://user:PASSWORD@host` and `Authorization: Bearer TOKEN`.
-_IN_URL = re.compile(
+_URL_PASSWORD = re.compile(
     r"""(?P<before>\b[a-z][a-z0-9+.-]*://[^\s:/@'"]*:)(?P<value>[^\s/@'"$]+)(?=@)""", re.IGNORECASE
 )
-_HEADER = re.compile(
+_AUTHORIZATION_HEADER = re.compile(
     r"""(?P<before>\bAuthorization["']?\s*[:=]\s*["']?(?:(?:Bearer|Basic|Token)\s+)?)"""
     r"""(?P<value>[^\s"'$,;]+)""",
     re.IGNORECASE,
@@ -33,7 +33,7 @@ _FLAGS = r"--(?:api-key|admin-api-key|hf-token)"
 _FLAG = re.compile(rf"(?P<flag>{_FLAGS})(=(?P<value>.*))?", re.DOTALL)
 _PEM = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(-----END \1-----|\Z)", re.DOTALL)
 # `--api-key VALUE` and `HF_TOKEN=VALUE` in the text of a script.
-_IN_TEXT = re.compile(
+_SCRIPT_CREDENTIAL = re.compile(
     rf"(?P<before>{_FLAGS}(?:=|\s+)|\b(?i:{_NAME})=)"
     r"""(?P<value>'[^'$]+'|"[^"$]+"|[^\s'"$;&|]+)"""
 )
@@ -45,7 +45,9 @@ def is_credential(name: str, value: Any) -> bool:
 
 
 def _has_credential(text: str) -> bool:
-    return any(pattern.search(text) for pattern in (_KNOWN_FORM, _IN_URL, _HEADER))
+    return any(
+        pattern.search(text) for pattern in (_KNOWN_FORMAT, _URL_PASSWORD, _AUTHORIZATION_HEADER)
+    )
 
 
 def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
@@ -104,6 +106,6 @@ def mask_credentials(value: Any, mask: Callable[[str], str]) -> Any:
 
 def _mask_text(text: str, mask: Callable[[str], str]) -> str:
     text = _PEM.sub(lambda match: mask(match[0]), text)
-    for pattern in (_IN_URL, _HEADER, _IN_TEXT):
+    for pattern in (_URL_PASSWORD, _AUTHORIZATION_HEADER, _SCRIPT_CREDENTIAL):
         text = pattern.sub(lambda match: match["before"] + mask(match["value"]), text)
-    return _KNOWN_FORM.sub(lambda match: mask(match[0]), text)
+    return _KNOWN_FORMAT.sub(lambda match: mask(match[0]), text)

@@ -17,11 +17,11 @@ from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
 from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 
-def _get_template_name(service: str, role: str, claim: ResourceClaimArgs) -> str:
+def _get_claim_template_name(service: str, role: str, claim: ResourceClaimArgs) -> str:
     """Return the name of a claim's ResourceClaimTemplate: the user's, or a generated one's.
 
-    The API server rejects changes to a template, so its name ends in a hash of the spec. A new spec
-    creates a new template, and pods that reference it.
+    The API server rejects changes to a template, so a generated name ends in a hash of the spec. A
+    changed spec creates a new template, and new pods that reference it.
     """
     digest = content_digest(build_claim_spec(claim), 8)
     return claim.template_name or object_names.claim_template(service, role, claim.name, digest)
@@ -39,7 +39,7 @@ def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
         if claim.claim_name is not None:
             reference = {"resourceClaimName": claim.claim_name}
         else:
-            name = _get_template_name(ctx.meta.service, ctx.role.name, claim)
+            name = _get_claim_template_name(ctx.meta.service, ctx.role.name, claim)
             reference = {"resourceClaimTemplateName": name}
         pod_claims.append({"name": claim.name, **reference})
 
@@ -69,7 +69,7 @@ def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
 
 
 def build_claim_spec(claim: ResourceClaimArgs) -> Mapping[str, Any]:
-    """Return the spec of the ResourceClaims that a generated template describes."""
+    """Return the spec that a generated ResourceClaimTemplate gives its ResourceClaims."""
     if claim.spec is not None:
         return claim.spec
     request: dict[str, Any] = {
@@ -91,7 +91,7 @@ def build_resource_claim_templates(
     for role in roles:
         claims = [claim for claim in role.resource_claims or () if claim.needs_template]
         for claim in claims:
-            name = _get_template_name(meta.service, role.name, claim)
+            name = _get_claim_template_name(meta.service, role.name, claim)
             object_meta = build_metadata(meta, name, get_role_labels(meta, role))
             kind, spec = "ResourceClaimTemplate", {"spec": build_claim_spec(claim)}
             yield build_object("resource.k8s.io/v1", kind, object_meta, spec=spec)
@@ -121,18 +121,18 @@ def add_rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def _with_rdma(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
-    built = add_env(container, _build_rdma_env(args))
+    changed = add_env(container, _build_rdma_env(args))
     if args.resource is not None:
         resources = container.get("resources") or {}
         limits = {**(resources.get("limits") or {}), args.resource: str(args.count)}
-        built["resources"] = {**resources, "limits": limits}
+        changed["resources"] = {**resources, "limits": limits}
     if args.lock_memory:
         security = container.get("securityContext") or {}
         capabilities = security.get("capabilities") or {}
-        added = [name for name in capabilities.get("add") or () if name != _IPC_LOCK]
-        capabilities = {**capabilities, "add": [*added, _IPC_LOCK]}
-        built["securityContext"] = {**security, "capabilities": capabilities}
-    return built
+        names = [name for name in capabilities.get("add") or () if name != _IPC_LOCK]
+        capabilities = {**capabilities, "add": [*names, _IPC_LOCK]}
+        changed["securityContext"] = {**security, "capabilities": capabilities}
+    return changed
 
 
 def _build_rdma_env(args: RdmaArgs) -> list[dict[str, str]]:

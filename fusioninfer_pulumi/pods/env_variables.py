@@ -44,8 +44,8 @@ def _with_kthena_variables(container: Mapping[str, Any]) -> dict[str, Any]:
 def build_tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], ...]:
     """Return OpenTelemetry's variables for a program; `name` is its `service.name`.
 
-    All endpoint pickers print spans unless `OTEL_TRACES_EXPORTER` is `otlp`, and support only this
-    sampler (`parentbased_traceidratio` in `tracing/telemetry.go`).
+    All endpoint pickers print spans unless `OTEL_TRACES_EXPORTER` is `otlp`, and support only the
+    sampler `parentbased_traceidratio` (`tracing/telemetry.go`).
     """
     insecure = "true" if args.endpoint.startswith("http://") else "false"
     values = {
@@ -84,6 +84,6 @@ def add_tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         )
         if problems and pod.is_leader:
             return pods, problems
-        # A worker whose command line cannot be edited is no error, because it may run only Ray.
+        # A worker may run only Ray, so it is no error if its command line cannot be edited.
         pods = pods.with_pod(traced.with_container(lambda container: add_env(container, variables)))
     return pods, []

@@ -36,7 +36,7 @@ from fusioninfer_pulumi.pods.pod import (
     Pod,
     RolePods,
     explain_unknown_engine,
-    reject_unknown_engine,
+    make_unknown_engine_error,
 )
 from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
@@ -49,8 +49,8 @@ from fusioninfer_pulumi.rules.common import (
 DISK = "ephemeral-storage"
 
 
-def read_offloading(role: RoleArgs) -> OffloadRequest | None:
-    """Return the offloading settings of a role, or None if it has none."""
+def get_offload_request(role: RoleArgs) -> OffloadRequest | None:
+    """Return the offloading settings of a role, or None if it does not offload its KV cache."""
     args = role.kv_cache_offloading
     if args is None:
         return None
@@ -60,7 +60,7 @@ def read_offloading(role: RoleArgs) -> OffloadRequest | None:
         eviction=args.eviction_policy.value if args.eviction_policy is not None else None,
         # The mount paths are KServe's.
         directories=tuple(f"/mnt/kv-cache-{index}" for index, _ in enumerate(args.secondary)),
-        # Other processes may use an existing claim too.
+        # Other processes may also use an existing claim.
         is_shared=any(claim is not None and claim.ref is not None for claim in claims),
     )
 
@@ -71,13 +71,13 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     If the engine offloads with a KV connector, `add_kv_transfer` sets the argument, which also
     configures KV cache transfer.
     """
-    args, request = ctx.role.kv_cache_offloading, read_offloading(ctx.role)
+    args, request = ctx.role.kv_cache_offloading, get_offload_request(ctx.role)
     if args is None or request is None:
         return pods, []
     location, command = ctx.locate("kvCacheOffloading"), pods.command
     engine = command.engine
     if engine is None:
-        return pods, [reject_unknown_engine(location, command)]
+        return pods, [make_unknown_engine_error(location, command)]
     is_decoder = ctx.role.component_type is ComponentType.DECODER
     offload = engine.kv_cache.build_offloading(
         command, request, ctx.role.nodes, is_decoder=is_decoder
@@ -126,15 +126,15 @@ def _add_tiers(pod: Pod, args: KvCacheOffloadingArgs, directories: Sequence[str]
         mounts.append({"name": name, "mountPath": directory, **mount_fields})
 
     def add_to_container(container: Mapping[str, Any]) -> Mapping[str, Any]:
-        built = add_mounts(container, mounts)
+        changed = add_mounts(container, mounts)
         disk = sum_disk(args)
         resources = container.get("resources") or {}
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
         # Kubernetes uses a limit as the request if there is none; the limit must cover the tiers.
         if disk and (DISK in requests or DISK not in limits):
             request = quantity.write(disk + quantity.parse(requests.get(DISK, 0)))
-            built["resources"] = {**resources, "requests": {**requests, DISK: request}}
-        return built
+            changed["resources"] = {**resources, "requests": {**requests, DISK: request}}
+        return changed
 
     return pod.with_container(add_to_container).add_volumes(volumes)
 
@@ -173,24 +173,24 @@ def add_kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
     """Set the arguments of KV cache transfer and KV events, and plan the sidecar.
 
     Editing also splits list elements that have both a flag and its value (`["--port 8000"]`), which
-    engines reject. So a single-node command line is edited even if no argument is added. A
-    multi-node one is then edited by `apply_launcher`, or by no pass with launcher `none`.
+    engines reject. So a single-node command line is edited even if no argument is added. If a
+    multi-node one needs no argument, `apply_launcher` edits it, unless the launcher is `none`.
     """
     role, command = ctx.role, pods.command
     fields = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
-    if ctx.pairing is None and all(field is None for field in fields):
+    if ctx.pd_settings is None and all(field is None for field in fields):
         return (pods, []) if ctx.role.nodes > 1 else _edit_commands(pods, [], [])
     transfer, findings = _plan_transfer(pods.leader, ctx, command)
-    decoder_pairing = ctx.pairing if role.component_type is ComponentType.DECODER else None
-    if decoder_pairing is not None:
-        port = role.port or decoder_pairing.port
+    decoder_settings = ctx.pd_settings if role.component_type is ComponentType.DECODER else None
+    if decoder_settings is not None:
+        port = role.port or decoder_settings.port
     else:
         port = find_serving_port(pods.leader.container, command, role.port)
     plan = KvTransferPlan(pool_port=port, engine_port=port, connector=transfer.connector)
     event_arguments, problems = _plan_events(ctx, command, port)
     findings += problems
     arguments = [*transfer.arguments, *event_arguments]
-    if decoder_pairing is not None:
+    if decoder_settings is not None:
         plan, port_arguments, problems = _plan_decoder(pods.leader, ctx, command, plan)
         arguments += port_arguments
         findings += problems
@@ -201,11 +201,11 @@ def add_kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
 def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Add variables, ports and shared memory for KV cache transfer and KV events.
 
-    If the leader's engine gets a new port, its container ports and probes do too.
+    If the leader's engine moves to another port, its container ports and probes change as well.
     """
     if pods.kv is None:
         return pods, []
-    has_transfer = ctx.pairing is not None or ctx.role.kv_transfer is not None
+    has_transfer = ctx.pd_settings is not None or ctx.role.kv_transfer is not None
     args, plan = ctx.role.kv_transfer or KvTransferArgs(), pods.kv
     env: list[dict[str, Any]] = []
     ports: list[dict[str, Any]] = []
@@ -222,15 +222,15 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
         if events_port is not None:
             ports.append({"name": EVENTS_PORT, "containerPort": events_port})
     for pod in pods.all:
-        built = pod.with_container(lambda container: add_env(container, env))
+        changed = pod.with_container(lambda container: add_env(container, env))
         if has_transfer:
-            built = built.with_shared_memory(args.shared_memory)
-        pods = pods.with_pod(_move_ports(built, plan, ports) if pod.is_leader else built)
+            changed = changed.with_shared_memory(args.shared_memory)
+        pods = pods.with_pod(_move_ports(changed, plan, ports) if pod.is_leader else changed)
     return pods, []
 
 
 def get_events_port(role: RoleArgs) -> int | None:
-    """Return the port on which a role's pods publish KV events; None if they connect elsewhere."""
+    """Return the port on which pods publish KV events, or None if pods connect to an endpoint."""
     if role.kv_events is None:
         return None
     host, _, port = role.kv_events.endpoint.rpartition(":")
@@ -245,12 +245,12 @@ def _plan_transfer(
     engine, connector = command.engine, command.connector
     # `add_kv_offloading` sets the arguments of other engines.
     offloads_by_connector = engine is not None and engine.kv_cache.offloads_by_connector
-    offloading = read_offloading(ctx.role) if offloads_by_connector else None
+    offloading = get_offload_request(ctx.role) if offloads_by_connector else None
     if engine is not None and isinstance(connector, str):
         # The string is the reason why the connector cannot be read.
         message = f"{engine.kv_cache.transfer_flag} {connector}"
         unreadable = [error(ARGUMENTS_UNREADABLE, leader.command_path, message)]
-        return Transfer(), unreadable if ctx.pairing or args or offloading else []
+        return Transfer(), (unreadable if ctx.pd_settings or args or offloading else [])
     if engine is not None and connector is not None:
         assert not isinstance(connector, str), "reported above"
         message = "conflicts with the engine's arguments, which set it; remove one of them"
@@ -263,11 +263,11 @@ def _plan_transfer(
         return Transfer(connector=connector), conflicts
     if args is not None and args.enabled:
         if engine is None:
-            return Transfer(), [reject_unknown_engine(field, command)]
+            return Transfer(), [make_unknown_engine_error(field, command)]
         cache, is_prefiller = engine.kv_cache, ctx.role.component_type is ComponentType.PREFILLER
         transfer = cache.build_transfer(command, args, offloading, is_prefiller=is_prefiller)
         return transfer, [finding.with_prefix(*field) for finding in transfer.findings]
-    if args is None and ctx.pairing is not None:
+    if args is None and ctx.pd_settings is not None:
         return Transfer(), []  # `check_kv_transfer` reports the missing connector
     if engine is not None and offloading is not None:
         return engine.kv_cache.build_transfer(command, None, offloading), []
@@ -282,7 +282,7 @@ def _plan_events(
     if args is None:
         return [], []
     if command.engine is None:
-        return [], [reject_unknown_engine(field, command)]
+        return [], [make_unknown_engine_error(field, command)]
     if command.has(KV_EVENTS_FLAG):
         message = f"conflicts with {KV_EVENTS_FLAG} in the arguments; remove one of them"
         return [], [error(SET_TWICE, field, message)]
@@ -334,7 +334,7 @@ def _plan_decoder(
 def _find_free_port(
     spec: Mapping[str, Any], pool_port: int, args: KvTransferArgs, command: EngineCommand
 ) -> int:
-    """Return the first of `port_count` successive ports that no container of the pod uses."""
+    """Return the first of `command.port_count` consecutive ports that no container uses."""
     count = command.port_count
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     used = {
@@ -351,22 +351,22 @@ def _find_free_port(
 def _edit_commands(
     pods: RolePods, arguments: Sequence[Argument], worker_arguments: Sequence[Argument]
 ) -> tuple[RolePods, list[Finding]]:
-    """Set the leader's `arguments`, and `worker_arguments` of workers that run the engine."""
+    """Set `arguments` of the leader, and `worker_arguments` of the worker if it runs the engine."""
     flags = ", ".join(argument.names[0] for argument in arguments)
     leader, problems = pods.leader.with_arguments(arguments, f"cannot set {flags}")
     if problems:
-        # Without arguments nothing must be set, so the command line stays as it is.
-        return pods, problems if arguments else []
+        # If there is nothing to set, a command line that cannot be edited is no error.
+        return pods, (problems if arguments else [])
     pods = pods.with_pod(leader)
     if pods.worker is not None:
-        # A worker may run only Ray, so an error is ignored and the worker stays as it is.
+        # A worker may run only Ray, so its errors are ignored, and it is then unchanged.
         worker, _ = pods.worker.with_arguments(worker_arguments, problem="")
         pods = pods.with_pod(worker)
     return pods, []
 
 
 def _move_ports(leader: Pod, plan: KvTransferPlan, added: Sequence[Mapping[str, Any]]) -> Pod:
-    """Change a leader's ports and probes to the engine's new port, and declare more ports."""
+    """Change a leader's ports and probes to the engine's new port; declare the `added` ports."""
     container = dict(leader.container)
     host_network = leader.spec.get("hostNetwork") is True
     ports: list[dict[str, Any]] = []

@@ -140,7 +140,7 @@ def _plan_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool)
             # Engines download only the default revision of an adapter.
             paths[source] = source.target
         if source not in paths:
-            path = f"{model.mount_path}-adapters/{_slug(adapter.name)}"
+            path = f"{model.mount_path}-adapters/{_slugify(adapter.name)}"
             if path in adapters.values():
                 # Another adapter's name has the same slug.
                 path = f"{path}-{index}"
@@ -197,11 +197,12 @@ def _build_cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 def _add_to_warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, path: str) -> str:
     """Add a source to the warm-up Job, and return its path in the serving pods."""
-    # A new revision is downloaded next to the one in use, so each has its own directory. Those that
-    # `_SCRIPT_IN_PLACE` fills have other names, because `_SCRIPT` would take them for complete.
+    # A new revision is downloaded next to the one in use, so each has its own directory. Names of
+    # directories that `_SCRIPT_IN_PLACE` fills differ, because `_SCRIPT` treats every directory
+    # that exists as complete.
     suffix = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
-    name = f"{_slug(source.target)}-{digest}"
+    name = f"{_slugify(source.target)}-{digest}"
     directory = f"{cache.mount_path}/{name}"
     if (source.fetch_uri, directory) not in files.warm_up_downloads:
         files.warm_up_downloads.append((source.fetch_uri, directory))
@@ -211,7 +212,7 @@ def _add_to_warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, pa
     return path
 
 
-def _slug(text: str) -> str:
+def _slugify(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "x"
 
 
@@ -244,7 +245,10 @@ def build_fetch_container(
 
 
 def build_fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
-    """Return the user's variables, and KServe's variables for sources with `schemes` (`s3`)."""
+    """Return a fetcher's variables: the user's, and those that sources with these schemes need.
+
+    The variables for `s3` are KServe's.
+    """
     env = [dict(variable) for variable in model.fetcher.env]
     if model.token_secret is not None and "hf" in schemes:
         secret = model.token_secret
@@ -257,8 +261,10 @@ def build_fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest
                 "AWS_SECRET_ACCESS_KEY", s3.secret_name, s3.secret_access_key_key
             ),
         ]
-    plain = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_DEFAULT_REGION": s3.region}
-    env += [{"name": name, "value": value} for name, value in plain.items() if value is not None]
+    s3_settings = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_DEFAULT_REGION": s3.region}
+    env += [
+        {"name": name, "value": value} for name, value in s3_settings.items() if value is not None
+    ]
     return env
 
 
@@ -272,7 +278,7 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         "the mount of the model's files; remove yours, or set model.mountPath "
         "(model.cache.mountPath for the cache)"
     )
-    # Workers may run the engine, too, except Ray workers, which only join the Ray cluster.
+    # Workers may also run the engine, except Ray workers, which only join the Ray cluster.
     multinode = ctx.role.multinode
     starts_on_workers = multinode is not None and multinode.launcher in _ENGINE_LAUNCHERS
     findings: list[Finding] = []
@@ -282,12 +288,12 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         if conflicts:
             findings += conflicts
             continue
-        built = pod
+        changed = pod
         starts_engine = pod.has_command or starts_on_workers
         if pod.is_leader or (starts_engine and pod.command.engine is not None):
-            built, problems = _add_model_arguments(pod, served_model)
+            changed, problems = _add_model_arguments(pod, served_model)
             findings += problems
-        pods = pods.with_pod(_add_files(built, model, files))
+        pods = pods.with_pod(_add_files(changed, model, files))
     return pods, findings
 
 
@@ -335,14 +341,14 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
         user_names = {secret.get("name") for secret in spec.get("imagePullSecrets") or ()}
         added = [{"name": name} for name in model.image_pull_secrets if name not in user_names]
         pod = pod.append("imagePullSecrets", added, ("model", "imagePullSecrets"))
-    built = pod.with_container(lambda container: add_mounts(add_env(container, files.env), mounts))
-    return built.add_volumes(volumes)
+    pod = pod.with_container(lambda container: add_mounts(add_env(container, files.env), mounts))
+    return pod.add_volumes(volumes)
 
 
 #: Characters of the digest in the warm-up Job's name.
 DIGEST_LENGTH = 8
 
-# A directory gets its final name only once its download is complete. So no pod finds an incomplete
+# A directory gets its final name only when its download is complete, so no pod finds an incomplete
 # model, and a second attempt starts over.
 _SCRIPT = """\
 set -eu
@@ -374,15 +380,15 @@ done"""
 
 
 class ModelPlan(NamedTuple):
-    """Name of the cache's claim, its storage if it is generated, and spec of the warm-up Job."""
+    """The plan of a model's cache; all fields are None if the model has no cache."""
 
-    claim: Any = None
-    storage: StorageArgs | None = None
-    warm_up: Manifest | None = None
+    claim: Any = None  #: name of the PersistentVolumeClaim
+    storage: StorageArgs | None = None  #: storage of a generated claim; None for the user's claim
+    warm_up: Manifest | None = None  #: spec of the warm-up Job, or None if there is none
 
 
 def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan:
-    """Plan the claim and the Job of a model."""
+    """Plan the PersistentVolumeClaim and the warm-up Job of a model's cache."""
     model = args.model
     cache = model.cache if model is not None else None
     if model is None or cache is None:
@@ -393,7 +399,7 @@ def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan:
 
 
 def build_model_cache(meta: ServiceMeta, model: ModelPlan) -> Iterator[Manifest]:
-    """Build the claim and the Job, if they are planned."""
+    """Build the PersistentVolumeClaim and the warm-up Job that are planned."""
     service_label = {labels.SERVICE: meta.service}
     if model.storage is not None:
         spec: Manifest = {

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
 from fusioninfer_pulumi.kube.containers import add_env, build_field_variable
 from fusioninfer_pulumi.kube.pulumi_outputs import has_output, output_paths
-from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, reject_unknown_engine
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, make_unknown_engine_error
 from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE
 
 WORKER_COMMAND_LOST = Rule("worker-command-lost")
@@ -30,9 +30,9 @@ LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "
 
 
 def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set the parallel sizes' arguments, and the leader's address if the launcher needs it."""
+    """Set the arguments of `parallelism`, and the leader's address if the launcher needs it."""
     if ctx.launcher is Launcher.DATA_PARALLEL:
-        # The leader needs its own address, too.
+        # The leader also needs its own address.
         address = build_field_variable(LEADER_ADDRESS_ENV, "status.podIP")
         leader = pods.leader.with_container(lambda container: add_env(container, [address]))
         pods = pods.with_pod(leader)
@@ -40,7 +40,8 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
         return pods, []
     args, command = ctx.role.parallelism, pods.command
     if command.engine is None:
-        return pods, [reject_unknown_engine(ctx.locate("parallelism"), command, ", with multinode")]
+        remedy = "write the arguments yourself, and set multinode.nodeCount for several nodes"
+        return pods, [make_unknown_engine_error(ctx.locate("parallelism"), command, remedy)]
     findings: list[Finding] = []
     # Launcher ray also affects the arguments of single pods, for which `ctx.launcher` is None.
     user_launcher = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
@@ -57,7 +58,7 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
 def _complete_sizes(
     args: ParallelismArgs, nodes: int, launcher: Launcher | None
 ) -> ParallelismArgs:
-    """Return the sizes with `data_local` where it is needed, and the RPC port on several nodes."""
+    """Return the sizes with `data_local` if needed, and the RPC port only for multiple nodes."""
     data_local = None
     if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
         data_local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
@@ -71,7 +72,7 @@ def _add_sizes(
     pod: Pod, leader: Pod, sizes: ParallelismArgs, launcher: Launcher | None
 ) -> tuple[Pod, list[Finding]]:
     if not pod.is_leader and not pod.has_command:
-        # The worker runs the leader's command line, which has the sizes already.
+        # The worker runs the leader's command line, which already has the sizes.
         source = leader.container
         fields = {key: source[key] for key in ("command", "args") if key in source}
         return pod.with_fields(**fields), []
@@ -129,8 +130,8 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
             leader.command, ctx.launcher, ctx.role.nodes, is_leader=True
         )
         pods = pods.with_pod(leader.with_command(edited))
-        # Only a command that was set before the passes is an error, because passes add arguments to
-        # workers, too.
+        # Only a command that was set before the passes is an error, because passes also add
+        # arguments to workers.
         initial = worker.initial_container
         is_explicit = initial.get("command") or initial.get("args")
         if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and is_explicit:

@@ -45,15 +45,17 @@ _SECURE = "--secure-proxy"
 _RANKS = "--data-parallel-size"
 
 
-def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
+def find_user_sidecar(template: Mapping[str, Any], serving_name: str, port: int) -> str | None:
     """Return the name of the sidecar in the user's template, or None if there is none.
 
-    A container other than `serving` is the sidecar if it has a known name or image, or listens on
-    the pool's `port`.
+    A container other than `serving_name` is the sidecar if it has a known name or image, or
+    listens on the pool's `port`.
     """
     spec = template.get("spec") or {}
     candidates = [
-        container for container in spec.get("containers") or () if container.get("name") != serving
+        container
+        for container in spec.get("containers") or ()
+        if container.get("name") != serving_name
     ]
     # An init container without restartPolicy Always exits before the engine starts.
     candidates += [
@@ -85,13 +87,13 @@ def plan_sidecar(
     pool's port and the engine's.
     """
     pool_port, engine_port = ports
-    pairing, location = ctx.pairing, ctx.locate("kvTransfer", "sidecar")
-    assert pairing is not None, "only prefill/decode roles have a sidecar"
+    pd_settings, location = ctx.pd_settings, ctx.locate("kvTransfer", "sidecar")
+    assert pd_settings is not None, "only prefill/decode roles have a sidecar"
     findings: list[Finding] = []
-    family = choose_sidecar_family(args.image, args.family, pairing.family)
+    family = choose_sidecar_family(args.image, args.family, pd_settings.family)
     if isinstance(family, Finding):
         findings.append(family.with_prefix(*location))
-        family = pairing.family
+        family = pd_settings.family
     protocol, problems = _choose_protocol(
         args, family, command, connector, (*location, "connector")
     )
@@ -110,10 +112,10 @@ def plan_sidecar(
     user_port_count = parse_integer(get_flag_value(user_args, _RANKS))
     if port_count > 1 and user_port_count is None:
         arguments.append(f"{_RANKS}={port_count}")
-    uses_tls = {"prefiller": pairing.prefill_serves_https, "decoder": command.serves_https}
+    uses_tls = {"prefiller": pd_settings.prefill_serves_https, "decoder": command.serves_https}
     if any(uses_tls.values()):
-        stages = ",".join(stage for stage, enabled in uses_tls.items() if enabled)
-        arguments.append(f"--enable-tls={stages}")
+        tls_roles = ",".join(name for name, enabled in uses_tls.items() if enabled)
+        arguments.append(f"--enable-tls={tls_roles}")
     if command.serves_https:
         # The connection does not leave the pod, so no other host can impersonate the engine.
         arguments.append("--tls-insecure-skip-verify=decoder")
@@ -196,7 +198,7 @@ def add_sidecar(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         leader = leader.add_volumes([volume])
         mounts = [{"name": volume["name"], "mountPath": _TOKEN_PATH, "readOnly": True}]
     if plan.account is not None and not plan.is_user_account:
-        # Only the sidecar uses the account, so no other container gets its token.
+        # Only the sidecar uses the account, so no other container receives its token.
         leader = leader.with_spec(
             serviceAccountName=plan.account, automountServiceAccountToken=False
         )
@@ -235,8 +237,8 @@ def _build_token_volume(spec: Mapping[str, Any], plan: SidecarPlan) -> Manifest 
     """Return the volume at the ServiceAccount token's path in the sidecar.
 
     If the sidecar needs a token, the volume is a projected one like the API server's. If not, an
-    empty volume keeps the token out: the API server mounts one into every container that has no
-    volume at this path. None if the pod disables these mounts.
+    empty volume keeps the token out, because the API server mounts one into every container that
+    has no volume at this path; the result is None if the pod disables these mounts.
     """
     if plan.account is None:
         if spec.get("automountServiceAccountToken") is False:

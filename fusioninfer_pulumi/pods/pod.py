@@ -27,11 +27,11 @@ from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
 
 Template = Mapping[str, Any]
 
-#: Values of the label by which endpoint pickers distinguish prefill from decode pods.
+#: Label values by which endpoint pickers distinguish prefill from decode pods, by component type.
 PD_ROLES = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
 
 
-class Pairing(NamedTuple):
+class PdSettings(NamedTuple):
     """Settings that the prefill and decode pods behind one endpoint picker share.
 
     Attributes:
@@ -49,10 +49,11 @@ class SidecarPlan(NamedTuple):
     """The sidecar of a role's leaders.
 
     Attributes:
-        ports: The ports that it listens on; the first one is the pool's.
-        account: ServiceAccount that it uses, or None if it uses none.
-        is_user_account: Whether the user's template names that account, so it is not created.
-        family: The release family whose flags it has.
+        ports: Ports that the sidecar listens on, the pool's port first.
+        account: ServiceAccount that the sidecar needs, or None if it needs none.
+        is_user_account: Whether the user's template names the ServiceAccount; the library then does
+            not create it.
+        family: Release family of the sidecar's flags.
     """
 
     image: Any
@@ -95,10 +96,10 @@ class Pod:
         template: The template with the changes of the passes that have run. Passes only append to
             lists, so the user's items keep their indexes.
         name: Name of the serving container.
-        is_leader: Whether the leader uses it; before `split_worker_template` the workers may use it
-            too.
-        origins: The user's field of each generated item of a list, by the item's location in the
-            template.
+        is_leader: Whether this is the leader's template. Before `split_worker_template` the workers
+            may share it.
+        user_fields: The user's field that made a pass add a list item, keyed by the location of the
+            item in the template.
     """
 
     path: Location
@@ -106,7 +107,7 @@ class Pod:
     template: Template
     name: str
     is_leader: bool
-    origins: Mapping[Location, Location] = field(default_factory=dict)
+    user_fields: Mapping[Location, Location] = field(default_factory=dict)
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -160,10 +161,10 @@ class Pod:
         model: str | None = None,
         alternative: str = "",
     ) -> tuple[Pod, list[Finding]]:
-        """Return the pod with these arguments, and this positional `model`, for its engine.
+        """Return the pod with these arguments of the engine, and this positional `model`.
 
-        If the command line cannot be edited, return it unchanged, with an error that starts with
-        `problem` and ends with `alternative`.
+        If the command line cannot be edited, return the unchanged pod and an error. The message of
+        the error is `problem`, the reason and `alternative`.
         """
         try:
             return self.with_command(edit_command(self.command, arguments, model=model)), []
@@ -178,20 +179,24 @@ class Pod:
         env: Iterable[Mapping[str, Any]] = (),
         env_source: str = "",
     ) -> Iterator[Finding]:
-        """Yield an error for each mount path and variable that the pod already has."""
+        """Yield an error for each mount path and variable that the serving container already has.
+
+        `mount_source` and `env_source` tell in messages what needs the mount or the variable;
+        `mount_source` ends with the fix.
+        """
         for path in mounts:
             if find_mount(self.container, path) is not None:
                 location = (*self.container_path, "volumeMounts")
                 yield error(TAKEN_BY_TEMPLATE, location, f"{path} conflicts with {mount_source}")
-        names = {variable["name"] for variable in env}
+        env_names = {variable["name"] for variable in env}
         for index, variable in enumerate(self.container.get("env") or ()):
-            if variable.get("name") in names:
+            if variable.get("name") in env_names:
                 location = (*self.container_path, "env", index)
                 message = f"{variable['name']} conflicts with {env_source}; remove one of them"
                 yield error(TAKEN_BY_TEMPLATE, location, message)
 
     def with_command(self, edited: ContainerCommand | None) -> Pod:
-        """Return the pod with a new command line, or unchanged if that is None."""
+        """Return the pod with the edited command line, or unchanged if `edited` is None."""
         return self.with_container(lambda container: with_command(container, edited))
 
     def with_container(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Pod:
@@ -212,20 +217,20 @@ class Pod:
         existing = self.spec.get("volumes") or ()
         return self.with_spec(volumes=[*existing, *volumes]) if volumes else self
 
-    def append(self, key: str, items: Sequence[Mapping[str, Any]], origin: Location) -> Pod:
-        """Return the pod with items of the user's field `origin` appended to a list of its spec."""
+    def append(self, key: str, items: Sequence[Mapping[str, Any]], user_field: Location) -> Pod:
+        """Return the pod with items appended to a list of its spec; record their user field."""
         existing = self.spec.get(key) or ()
         indexes = range(len(existing), len(existing) + len(items))
-        added: dict[Location, Location] = {("spec", key, index): origin for index in indexes}
-        built = self.with_spec(**{key: [*existing, *items]})
-        return replace(built, origins={**self.origins, **added})
+        added: dict[Location, Location] = {("spec", key, index): user_field for index in indexes}
+        pod = self.with_spec(**{key: [*existing, *items]})
+        return replace(pod, user_fields={**self.user_fields, **added})
 
     def with_shared_memory(self, limit: str | None) -> Pod:
-        """Return the pod with a volume at /dev/shm of its serving container, unless it has one."""
-        added = build_shared_memory(self.spec, self.container, limit)
-        if added is None:
+        """Return the pod with a volume at /dev/shm, unless its serving container has one there."""
+        volume_and_mount = build_shared_memory(self.spec, self.container, limit)
+        if volume_and_mount is None:
             return self
-        volume, mount = added
+        volume, mount = volume_and_mount
         return self.with_fields(**add_mounts(self.container, [mount])).add_volumes([volume])
 
     def with_spec(self, **fields: Any) -> Pod:
@@ -243,18 +248,19 @@ def _find_container(template: Template, name: str) -> tuple[int, Mapping[str, An
 
 @dataclass(frozen=True)
 class RolePods:
-    """The pods of a role; all of its replicas have the same.
+    """The leader and worker pods that all replicas of a role have.
 
     Attributes:
-        leader: The leader. Before `split_worker_template` also the workers, if the user has one
-            template for both.
-        worker: The workers. Before `split_worker_template` only if the user has a template for
-            them, after it if a replica has several pods.
+        leader: The leader's pod. Before `split_worker_template` the workers share it, unless the
+            user sets a template for them.
+        worker: The workers' pod. None on a single node; before `split_worker_template` also None if
+            the user sets no template for workers.
         engine_command: The engine's command line before a launcher changes it; None until
             `record_engine_command`.
         port: Port that the pods serve on; 0 until `record_engine_command`.
-        kv: The KV cache transfer, or None if there is none.
-        offload: Settings of KV cache offloading, or None if there is none.
+        kv: The plan for KV cache transfer, or None if the role does not transfer, publish or
+            offload its KV cache.
+        offload: What offloading adds to each pod, or None if the role does not offload.
         revision: Hash of the finished templates. It does not depend on the service's metadata or
             replica counts. Outputs are hashed as placeholders.
         pair_revision: Hash of the settings that prefill and decode engines must share; see
@@ -282,7 +288,7 @@ class RolePods:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The ports that the pods serve on; several if every rank has its own."""
+        """The ports that the pods serve on: one, or one for each rank if every rank has a port."""
         return tuple(range(self.port, self.port + self.command.port_count))
 
     @property
@@ -298,7 +304,7 @@ class RolePods:
 
     @property
     def user_pods(self) -> list[Pod]:
-        """Pods that have their own user template: the leader, and the worker if it has one too."""
+        """The leader, and the worker if the user has a template for it."""
         return [pod for pod in self.all if pod.is_leader or pod.path != self.leader.path]
 
     def with_pod(self, pod: Pod) -> RolePods:
@@ -310,12 +316,13 @@ class Context(NamedTuple):
     """The input of a role's passes.
 
     Attributes:
-        args: The service after presets.
+        args: The service with the values of presets.
         position: Index of the role in the service's `roles`.
-        role: The role after presets, with the model's size in its `startup`.
+        role: The role with the values of presets, and the model's size in its `startup`.
         initial_pods: The role's pods before the first pass.
         launcher: Launcher of multi-node replicas, or None for single pods.
-        pairing: Settings that prefill and decode pods share, or None for other services and roles.
+        pd_settings: Settings that prefill and decode pods share; None for other roles, and if no
+            endpoint picker pairs them.
         shape: Layout, gang and scheduler of the service.
     """
 
@@ -325,7 +332,7 @@ class Context(NamedTuple):
     role: RoleArgs
     initial_pods: RolePods
     launcher: Launcher | None
-    pairing: Pairing | None
+    pd_settings: PdSettings | None
     shape: ServiceShape
 
     def locate(self, *field: str | int) -> Location:
@@ -337,10 +344,12 @@ class Context(NamedTuple):
 Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 
-def reject_unknown_engine(location: Location, command: EngineCommand, more: str = "") -> Finding:
-    """Return the error that the field at `location` needs a known engine; `more` is appended."""
-    message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
-    return error(ENGINE_UNKNOWN, location, f"{message}; write the arguments yourself{more}")
+def make_unknown_engine_error(
+    location: Location, command: EngineCommand, remedy: str = "write the arguments yourself"
+) -> Finding:
+    """Return the error that the field at `location` needs a known engine."""
+    message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}; {remedy}"
+    return error(ENGINE_UNKNOWN, location, message)
 
 
 def explain_unknown_engine(command: EngineCommand) -> str:

@@ -35,8 +35,9 @@ def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     if ctx.shape.needs_gang and ctx.shape.backend is GangBackend.NATIVE:
         fields["schedulingGroup"] = build_scheduling_group(ctx.meta.service)
     for pod in pods.all:
-        built = pod.with_spec(**{key: value for key, value in fields.items() if value})
-        pods = pods.with_pod(built)
+        pods = pods.with_pod(
+            pod.with_spec(**{key: value for key, value in fields.items() if value})
+        )
     return pods, []
 
 
@@ -61,7 +62,7 @@ def set_metadata(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]
     for pod in pods.all:
         user_metadata = pod.template.get("metadata") or {}
         pd_label = {}
-        if ctx.pairing is not None and pod.is_leader:
+        if ctx.pd_settings is not None and pod.is_leader:
             pd_label = {labels.LLM_D_ROLE: PD_ROLES[ctx.role.component_type]}
         user_labels = user_metadata.get("labels") or {}
         pod_labels = {**pd_label, **user_labels, **get_role_labels(ctx.meta, ctx.role)}
@@ -84,8 +85,8 @@ def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Fi
             "whenUnsatisfiable": constraint.when_unsatisfiable.value,
             "labelSelector": {"matchLabels": dict(selected)},
         }
-        origin = ctx.locate("topologySpread", index)
-        leader = leader.append("topologySpreadConstraints", [added], origin)
+        user_field = ctx.locate("topologySpread", index)
+        leader = leader.append("topologySpreadConstraints", [added], user_field)
     return pods.with_pod(leader), []
 
 
@@ -95,10 +96,10 @@ def add_pod_metadata(
     """Merge `podLabels` and `podAnnotations` into the templates.
 
     For each key, a template takes precedence over the role, and the role over the service. The
-    endpoint picker keeps its own label `app`, which its Deployment selects. Also return, for each
-    key added to the pods of a serving role, its location in the template and the user's field.
+    endpoint picker keeps its own label `app`, which its Deployment selects. Also return the user's
+    field of each key added to the template of a serving role, keyed by the key's location in it.
     """
-    origins: dict[Location, Location] = {}
+    user_fields: dict[Location, Location] = {}
 
     def add_to_templates(position: int, role: RoleArgs) -> RoleArgs:
         prefix = ("roles", position)
@@ -111,10 +112,10 @@ def add_pod_metadata(
         if role.component_type is ComponentType.ROUTER:
             added["labels"].pop(labels.APP, None)
             picker = role.endpoint_picker or EndpointPickerArgs()
-            template = _with_more_metadata(picker.template or {}, added)
+            template = _merge_metadata(picker.template or {}, added)
             changed = picker.model_copy(update={"template": template})
             return role.model_copy(update={"endpoint_picker": changed})
-        # A key comes from the role's field if the role has it, otherwise from the service's.
+        # The user's field of each key: the role's if it has the key, otherwise the service's.
         sources: dict[tuple[str, str], Location] = {}
         for map_name, field, role_values in (
             ("labels", "podLabels", role.pod_labels),
@@ -129,19 +130,19 @@ def add_pod_metadata(
             template = getattr(role, name)
             if template is None:
                 continue
-            templates[name] = _with_more_metadata(template, added)
+            templates[name] = _merge_metadata(template, added)
             metadata = template.get("metadata") or {}
             for (map_name, key), source in sources.items():
                 if key not in (metadata.get(map_name) or {}):
                     location = (*prefix, field, "metadata", map_name, key)
-                    origins[location] = source
+                    user_fields[location] = source
         return role.model_copy(update=templates)
 
     roles = [add_to_templates(position, role) for position, role in enumerate(args.roles)]
-    return args.model_copy(update={"roles": roles}), origins
+    return args.model_copy(update={"roles": roles}), user_fields
 
 
-def _with_more_metadata(
+def _merge_metadata(
     template: Mapping[str, Any], added: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     metadata = dict(template.get("metadata") or {})

@@ -26,7 +26,7 @@ def compute_startup_seconds(args: StartupArgs) -> int:
 
 
 def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """Return the service with `model.size` in each `startup` that has no time or size itself."""
+    """Return the service with `model.size` in each `startup` that has no timeout and no size."""
     size = args.model.size if args.model is not None else None
     if size is None:
         return args
@@ -41,7 +41,7 @@ def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
 
 
 def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Add a readiness probe and, with `startup`, a startup probe to the leader."""
+    """Add a readiness probe to the leader and, if `startup` is set, a startup probe."""
     command = pods.command
     if command.engine is None:
         return pods, []
@@ -82,10 +82,10 @@ def compute_drain_seconds(grace: int) -> int:
 def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
     """Make pods of a known engine shut down gracefully, unless the user configures `lifecycle`.
 
-    A deleted pod gets SIGTERM before its clients know of the deletion. A preStop hook that sleeps
-    keeps it serving until they know. Workers sleep longer than the leader, by its drain time,
-    because they do not know when it has finished its requests. There is no hook if the user's grace
-    period is at most PAUSE_SECONDS, or an Output.
+    Without a hook, a deleted pod receives SIGTERM before its clients know of the deletion. A
+    preStop hook that sleeps keeps it serving until they know. Workers sleep longer than the leader,
+    by its drain time, because they do not know when it has finished its requests. There is no hook
+    if the user's grace period is at most PAUSE_SECONDS, or an Output.
     """
     command = pods.command
     if command.engine is None:
@@ -95,13 +95,15 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
     return pods, []
 
 
-def _add_pause(pod: Pod, drain: int) -> Pod:
+def _add_pause(pod: Pod, drain_seconds: int) -> Pod:
     user_grace = pod.spec.get(GRACE_FIELD)
-    # An Output's value is unknown, and the API server rejects other types than integers.
-    is_long = user_grace is None or (isinstance(user_grace, int) and user_grace > PAUSE_SECONDS)
-    if "lifecycle" in pod.initial_container or not is_long:
+    # An Output's value is unknown, and the API server rejects types other than integers.
+    allows_pause = user_grace is None or (
+        isinstance(user_grace, int) and user_grace > PAUSE_SECONDS
+    )
+    if "lifecycle" in pod.initial_container or not allows_pause:
         return pod
-    seconds = PAUSE_SECONDS if pod.is_leader else PAUSE_SECONDS + drain
+    seconds = PAUSE_SECONDS if pod.is_leader else PAUSE_SECONDS + drain_seconds
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}
-    grace = PAUSE_SECONDS + max(_MIN_SHUTDOWN_SECONDS, drain + _TEARDOWN_SECONDS)
+    grace = PAUSE_SECONDS + max(_MIN_SHUTDOWN_SECONDS, drain_seconds + _TEARDOWN_SECONDS)
     return pod.with_fields(lifecycle=pause).with_spec(**{GRACE_FIELD: user_grace or grace})

@@ -3,7 +3,7 @@
 The library generates the serving container of a role if the service has a `model`, and either the
 template's container has no image, or the role or the service sets `engine`. Router roles, and roles
 with `leaderTemplate` or `workerTemplate`, are unchanged. Values in the template's container take
-precedence over generated ones; generated arguments are added to the container's. The origin of each
+precedence over generated ones; generated arguments are added to the container's. The source of each
 value is recorded for `plan --explain`.
 """
 
@@ -125,7 +125,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
     roles: list[RoleArgs] = []
     values: list[PresetValue] = []
     engines: list[RoleEngine] = []
-    origins: dict[Location, Location] = {}
+    user_fields: dict[Location, Location] = {}
     findings: list[Finding] = []
     incomplete: set[Location] = set()
     for position, role in enumerate(args.roles):
@@ -135,7 +135,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         expander = _RoleExpander(args, model, position, role)
         roles.append(expander.expand_role())
         values += expander.values
-        origins |= expander.origins
+        user_fields |= expander.user_fields
         if "image" not in expander.user_container:
             engines.append(expander.role_engine)
         findings += [finding for finding in expander.findings if finding not in findings]
@@ -146,7 +146,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
     # The generated containers replace this field.
     expanded = _unset_fields(expanded, "engine")
     values += timeout_values
-    provenance = Provenance(user_args, origins, tuple(values), generated_roles)
+    provenance = Provenance(user_args, user_fields, tuple(values), generated_roles)
     return Expansion(expanded, provenance, tuple(engines), tuple(findings), frozenset(incomplete))
 
 
@@ -161,7 +161,7 @@ def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
 def _extend_timeouts(
     args: InferenceServiceArgs, expanded_roles: Sequence[RoleArgs]
 ) -> tuple[dict[str, Any], list[PresetValue]]:
-    """Return `wait` and `rollout` with longer timeouts if needed, and the timeouts' origins."""
+    """Return `wait` and `rollout` with longer timeouts if needed, and the timeouts' sources."""
     longest_startup = 0
     for user_role, role in zip(args.roles, expanded_roles, strict=True):
         if role.startup is not None and role.startup is not user_role.startup:
@@ -183,14 +183,14 @@ def _extend_timeouts(
 
 @dataclass
 class _RoleExpander:
-    """Generates the template and the fields of one role; records their origins and findings."""
+    """Generates the template and the fields of one role; records their sources and findings."""
 
     args: InferenceServiceArgs
     model: ModelArgs
     position: int
     user_role: RoleArgs
     values: list[PresetValue] = field(default_factory=list)
-    origins: dict[Location, Location] = field(default_factory=dict)
+    user_fields: dict[Location, Location] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -234,7 +234,7 @@ class _RoleExpander:
             role = role.model_copy(update={"parallelism": gpu_plan.parallelism})
             sizes = gpu_plan.parallelism.model_dump(exclude_none=True)
             text = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            self._note("parallelism", text, gpu_plan.origin, gpu_plan.reason)
+            self._note("parallelism", text, gpu_plan.source, gpu_plan.reason)
         # The generated template replaces these fields.
         role = _unset_fields(role, "engine", "gpus")
         if self.is_cpu:
@@ -258,12 +258,12 @@ class _RoleExpander:
         if role.startup is None and size is not None and "startupProbe" not in self.user_container:
             yield "startup", StartupArgs(model_size=quantity.write(size))
             if self.model.size is not None:
-                text, origin = str(self.model.size), USER
+                text, source = str(self.model.size), USER
             else:
                 text = f"{math.ceil(size / _GIB)}Gi"
-                origin = MODEL if self.model_name in load_catalogue() else CAPACITY
+                source = MODEL if self.model_name in load_catalogue() else CAPACITY
             reason = "5 minutes plus the time to read the weights at 200Mi/s"
-            self._note("startup.modelSize", text, origin, reason)
+            self._note("startup.modelSize", text, source, reason)
         has_spread = "topologySpreadConstraints" in self.spec
         if role.topology_spread is None and role.nodes == 1 and not has_spread:
             yield "topology_spread", [TopologySpreadArgs(topology_key=_HOSTNAME_LABEL)]
@@ -313,7 +313,7 @@ class _RoleExpander:
             return GpuPlan(1)
         gpu_plan = self._find_gpu_plan(role.accelerator)
         if isinstance(gpu_plan, GpuPlan):
-            self._note("gpus", str(gpu_plan.gpus), gpu_plan.origin, gpu_plan.reason)
+            self._note("gpus", str(gpu_plan.gpus), gpu_plan.source, gpu_plan.reason)
             return gpu_plan
         similar = suggest_model(self.model)
         if similar is not None:
@@ -406,10 +406,10 @@ class _RoleExpander:
         )
         user_names = [port.get("name") for port in self.user_container.get("ports") or ()]
         for index, port in enumerate(serving["ports"]):
-            origin: Location = ("roles", self.position, "port")
+            user_field: Location = ("roles", self.position, "port")
             if port.get("name") in user_names:
-                origin = (*ports, user_names.index(port.get("name")))
-            self.origins |= {(*ports, index): origin}
+                user_field = (*ports, user_names.index(port.get("name")))
+            self.user_fields |= {(*ports, index): user_field}
         size_limit = get_shared_memory_limit(self.user_role)
         reason = "the engine's processes share memory; the default is 64Mi"
         added_volumes = [
@@ -500,7 +500,7 @@ class _RoleExpander:
         seconds = min(int(default_seconds), compute_drain_seconds(grace))
         return (flag, str(seconds)) if seconds > 0 else ()
 
-    def _select_missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
+    def _select_missing(self, wanted: Sequence[str], source: str, reason: str) -> list[str]:
         """Return the arguments whose flags the user does not set; note each flag's value."""
         missing: list[str] = []
         starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
@@ -512,7 +512,7 @@ class _RoleExpander:
                 self._note(f"args {flag}", user_value, USER, f"replaces {replaced}")
             else:
                 missing += [flag, *values]
-                self._note(f"args {flag}", " ".join(values), origin, reason)
+                self._note(f"args {flag}", " ".join(values), source, reason)
         return missing
 
     def _compute_resources(self, role: RoleArgs, gpu_plan: GpuPlan) -> dict[str, Any]:
@@ -555,8 +555,8 @@ class _RoleExpander:
 
     def _note_engine(self) -> None:
         if "image" not in self.user_container:
-            origin = LIBRARY if self.role_engine.is_default else USER
-            self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
+            source = LIBRARY if self.role_engine.is_default else USER
+            self._note("engine", f"{self.engine.title} {self.release}", source, "engine.version")
         reason = f"for {self.hardware}"
         self._note_generated(self.user_container, "image", self.image, RELEASE, reason)
         if not self.user_container.get("command"):
@@ -566,18 +566,18 @@ class _RoleExpander:
         )
 
     def _note_generated(
-        self, user_fields: Mapping[str, Any], key: str, value: str, origin: str, reason: str
+        self, user_fields: Mapping[str, Any], key: str, value: str, source: str, reason: str
     ) -> None:
         """Note the user's value of a field if it is set, else the generated one."""
         if key not in user_fields:
-            self._note(key, value, origin, reason)
+            self._note(key, value, source, reason)
         elif isinstance(user_fields[key], (str, int)):
             self._note(key, str(user_fields[key]), USER, "template")
         else:
             self._note(key, "as in the template", USER, "template")
 
-    def _note(self, field_name: str, value: str, origin: str, reason: str) -> None:
-        self.values.append(PresetValue(self.user_role.name, field_name, value, origin, reason))
+    def _note(self, field_name: str, value: str, source: str, reason: str) -> None:
+        self.values.append(PresetValue(self.user_role.name, field_name, value, source, reason))
 
     def _report(self, rule: Rule, role_field: str, message: str) -> None:
         self.findings.append(error(rule, ("roles", self.position, role_field), message))

@@ -22,7 +22,7 @@ class GpuPlan(NamedTuple):
 
     gpus: int  #: GPUs of each pod, 0 on CPUs
     parallelism: ParallelismArgs | None = None  #: the sizes, or None if the library sets none
-    origin: str = ""  #: where GPUs and sizes come from
+    source: str = ""  #: where the GPUs and sizes come from
     reason: str = ""  #: why they were chosen
     limits_length: bool = False  #: whether vLLM chooses the longest sequence that fits
 

@@ -399,7 +399,7 @@ def test_timeouts_are_extended_for_large_weights() -> None:
 def test_every_value_has_an_origin() -> None:
     user_template = template({"name": "vllm", "resources": {"requests": {"cpu": 64}}})
     plan = plan_of(service(short(accelerator="H100", template=user_template), **QWEN))
-    origins = {value.field: value.origin for value in plan.provenance.values}
+    origins = {value.field: value.source for value in plan.provenance.values}
     assert origins["engine"] == "library default"
     assert origins["image"] == "engine release"
     assert origins["gpus"] == "model catalogue"

@@ -35,7 +35,7 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             message = "no KV cache is transferred from prefill to decode: decode recomputes it"
             yield warning(KV_TRANSFER_DISABLED, ctx.locate("kvTransfer", "enabled"), message)
         return
-    if ctx.pairing is None:
+    if ctx.pd_settings is None:
         return
     if command.engine is None or not command.is_readable:
         flags = " or ".join(
@@ -54,7 +54,11 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def check_sidecar(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check a decode role's sidecar: the generated one, or the one in the user's template."""
     plan = pods.kv
-    if plan is None or ctx.pairing is None or ctx.role.component_type is not ComponentType.DECODER:
+    if (
+        plan is None
+        or ctx.pd_settings is None
+        or ctx.role.component_type is not ComponentType.DECODER
+    ):
         return
     args = ctx.role.kv_transfer or KvTransferArgs()
     if plan.user_sidecar is not None and plan.engine_port == plan.pool_port:
@@ -114,7 +118,7 @@ def _check_pair(
     engine = prefill.engine
     if engine is None or decode.engine is not engine:
         return  # check_kv_connectors() reports different engines
-    is_paired = decode_ctx.pairing is not None
+    is_paired = decode_ctx.pd_settings is not None
     must_match = engine.kv_cache.list_pair_settings(prefill, decode) if is_paired else ()
     setting_names = {
         "model": "the model",
@@ -176,7 +180,7 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
     if not known:
         return
     first, first_pods, first_connector = known[0]
-    make_finding = error if first.pairing is not None else warning
+    make_finding = error if first.pd_settings is not None else warning
     for ctx, _, connector in known:
         wrong_values = _WRONG_WAY[ctx.role.component_type]
         if connector.role in wrong_values and connector.side_channel is None:
