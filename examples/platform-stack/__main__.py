@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 import yaml
-from policy import violations
+from policy import find_violations
 
 from fusioninfer_pulumi import (
     InferenceService,
@@ -25,8 +25,8 @@ team = config.require("team")
 clusters = config.require_object("clusters")
 
 
-def service(name: str, replicas: dict[str, int]) -> InferenceServiceArgs:
-    """Return a service of the catalogue with the number of replicas in one cluster."""
+def load_service(name: str, replicas: dict[str, int]) -> InferenceServiceArgs:
+    """Load a service of the catalogue, and set the replicas that it has in one cluster."""
     document = yaml.safe_load(Path(f"catalogue/{name}.yaml").read_text(encoding="utf-8"))
     roles = {role["name"]: role for role in document["spec"]["roles"]}
     for role, count in replicas.items():
@@ -47,12 +47,12 @@ def add_team_label(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransfo
 
 # Plan and check all services before any resource is registered.
 services_by_cluster = {
-    cluster["name"]: [service(name, counts) for name, counts in cluster["services"].items()]
+    cluster["name"]: [load_service(name, counts) for name, counts in cluster["services"].items()]
     for cluster in clusters
 }
 plans = [plan for services in services_by_cluster.values() for plan in plan_services(services)]
 rejected = list(
-    violations(plans, config.require_int("gpuBudget"), config.require_object("registries"))
+    find_violations(plans, config.require_int("gpuBudget"), config.require_object("registries"))
 )
 if rejected:
     raise pulumi.RunError("\n".join(f"policy: {violation}" for violation in rejected))

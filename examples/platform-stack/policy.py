@@ -6,7 +6,7 @@ from typing import Any
 from fusioninfer_pulumi import ServicePlan, render
 
 
-def violations(
+def find_violations(
     plans: Sequence[ServicePlan], gpu_budget: int, registries: Sequence[str]
 ) -> Iterator[str]:
     """Yield all violations, so that one preview reports all of them."""
@@ -14,12 +14,12 @@ def violations(
     if total > gpu_budget:
         yield f"the services need {total} GPUs, the budget is {gpu_budget}"
     for plan in plans:
-        for image in sorted({str(image) for image in images(render(plan))}):
+        for image in sorted({str(image) for image in list_images(render(plan))}):
             if not image.startswith(tuple(registries)):
                 yield f"{plan.service}: image {image} is not from {', '.join(registries)}"
 
 
-def images(value: Any) -> Iterator[Any]:
+def list_images(value: Any) -> Iterator[Any]:
     """Yield the images of all containers, including those that the library adds."""
     if isinstance(value, Mapping):
         if "image" in value:
@@ -27,4 +27,4 @@ def images(value: Any) -> Iterator[Any]:
         value = value.values()
     if isinstance(value, Iterable) and not isinstance(value, str):
         for item in value:
-            yield from images(item)
+            yield from list_images(item)

@@ -25,7 +25,7 @@ PRODUCTION = "prod"
 
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 ROUTE = "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute"
-#: Kinds that authenticate the requests of a route: Envoy Gateway's and Istio's.
+#: Kinds of Envoy Gateway and Istio that authenticate the requests of a route.
 AUTHENTICATION = {
     "kubernetes:gateway.envoyproxy.io/v1alpha1:SecurityPolicy",
     "kubernetes:security.istio.io/v1:AuthorizationPolicy",
@@ -37,7 +37,7 @@ Report = Callable[..., None]
 def check_gpu_budget(args: StackValidationArgs, report: Report) -> None:
     """Limit the GPUs of a stack."""
     total = sum(
-        gpus(resource.props) for resource in args.resources if resource.resource_type == LWS
+        count_gpus(resource.props) for resource in args.resources if resource.resource_type == LWS
     )
     if total > MAX_GPUS:
         report(f"the stack uses {total} GPUs, allowed: {MAX_GPUS}")
@@ -45,7 +45,7 @@ def check_gpu_budget(args: StackValidationArgs, report: Report) -> None:
 
 def check_images(args: ResourceValidationArgs, report: Report) -> None:
     """Reject images without a fixed tag, and images from other registries."""
-    for image in images(args.props):
+    for image in list_images(args.props):
         name, _, tag = image.rpartition(":")
         if "@" not in image and (not name or "/" in tag or tag == "latest"):
             report(f"{image} has no fixed tag")
@@ -82,33 +82,33 @@ def check_authentication(args: StackValidationArgs, report: Report) -> None:
         for target in resource.props["spec"].get("targetRefs", ())
     }
     for resource in args.resources:
-        if resource.resource_type == ROUTE and not targets(resource) & protected:
+        if resource.resource_type == ROUTE and not list_policy_targets(resource) & protected:
             report("the route is public: no policy authenticates its requests", resource.urn)
 
 
-def targets(route: PolicyResource) -> set[str]:
-    """Return the names that a policy may target: the route's and those of its Gateways."""
+def list_policy_targets(route: PolicyResource) -> set[str]:
+    """Return the names of the route and its Gateways, which a gateway policy may target."""
     parents = route.props["spec"].get("parentRefs", ())
     return {route.props["metadata"]["name"], *(parent["name"] for parent in parents)}
 
 
-def gpus(lws: Mapping[str, Any]) -> int:
+def count_gpus(lws: Mapping[str, Any]) -> int:
     """Return the GPUs of all replicas of a LeaderWorkerSet."""
-    group = lws["spec"]["leaderWorkerTemplate"]
-    worker = count_accelerators(group["workerTemplate"])
-    leader = count_accelerators(group.get("leaderTemplate") or group["workerTemplate"])
-    nodes = group.get("size", 1)
+    template = lws["spec"]["leaderWorkerTemplate"]
+    worker = count_accelerators(template["workerTemplate"])
+    leader = count_accelerators(template.get("leaderTemplate") or template["workerTemplate"])
+    nodes = template.get("size", 1)
     return int(lws["spec"].get("replicas", 1) * (leader + (nodes - 1) * worker))
 
 
-def images(value: Any) -> Iterator[str]:
+def list_images(value: Any) -> Iterator[str]:
     """Yield the images of all containers in an object."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if key in ("containers", "initContainers"):
                 yield from (container["image"] for container in item if "image" in container)
             else:
-                yield from images(item)
+                yield from list_images(item)
 
 
 def is_production(urn: str) -> bool:

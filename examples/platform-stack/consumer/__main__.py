@@ -6,7 +6,7 @@ from pulumi_kubernetes.core.v1 import ConfigMap
 config = pulumi.Config()
 cluster, model = config.require("cluster"), config.require("model")
 platform = pulumi.StackReference(config.require("platform"))
-# If the endpoint changes, update this stack too.
+# Run `pulumi up` in this stack when the endpoint changes.
 endpoint = platform.require_output("endpoints").apply(lambda endpoints: endpoints[cluster][model])
 
 ConfigMap(
