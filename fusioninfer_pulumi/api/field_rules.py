@@ -1,6 +1,6 @@
-"""Rules for fields, as rows of tables, and the function that checks a model against them.
+"""Rules about the fields of a model, and the function that checks a model against them.
 
-Rows name fields by dotted Python paths from the checked model; an empty path is the model itself.
+Rules name fields by dotted Python paths from the checked model; an empty path is the model itself.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from fusioninfer_pulumi.rules.common import (
     FIELDS_EXCLUDE_EACH_OTHER,
 )
 
-#: `set`: the user set the field, and not to null. `default`: the field is null or has its default.
-#: `changed`: the opposite of `default`.
+#: `set`: the user set the field, and not to null. `default`: the field is null or has its default
+#: value. `changed`: neither is the case.
 _State = Literal["set", "changed", "default"]
 
 
@@ -29,10 +29,10 @@ class FieldRule(NamedTuple):
     """A condition under which fields are reported.
 
     Attributes:
-        fields: Path of a field, or of several.
+        fields: Path of the field, or paths of several fields.
         message: Message of the findings.
-        when: The condition.
-        rule: The findings' rule, with its id.
+        when: Whether the rule applies.
+        rule: Rule whose id the findings have.
         state: State in which a field is reported.
         severity: Severity of the findings.
     """
@@ -45,54 +45,54 @@ class FieldRule(NamedTuple):
     severity: Severity = Severity.ERROR
 
 
-#: A row that rejects fields if they are set.
-does_not_apply = FieldRule
-#: A row that rejects fields if they are missing: null, or equal to their default.
-required = partial(FieldRule, rule=FIELD_REQUIRED, state="default")
+#: Returns a rule that rejects fields if they are set.
+inapplicable_rule = FieldRule
+#: Returns a rule that rejects fields if they are missing: null, or equal to their default.
+required_rule = partial(FieldRule, rule=FIELD_REQUIRED, state="default")
 
 
-def has_no_effect(
+def no_effect_rule(
     fields: str | Sequence[str],
     reason: str,
     *,
     when: bool = True,
     severity: Severity = Severity.WARNING,
 ) -> FieldRule:
-    """Return a row that reports fields that differ from their defaults, but have no effect."""
+    """Return a rule that reports fields that differ from their defaults but have no effect."""
     message = f"has no effect: {reason}"
     return FieldRule(
         fields, message, when=when, rule=FIELD_WITHOUT_EFFECT, state="changed", severity=severity
     )
 
 
-def conflict(fields: str | Sequence[str], other: str, *, when: bool = True) -> FieldRule:
-    """Return a row that rejects fields if they and `other` are set; `when`: `other` is set."""
+def conflict_rule(fields: str | Sequence[str], other: str, *, when: bool = True) -> FieldRule:
+    """Return a rule that rejects fields that are set; `when` says whether `other` is set, too."""
     message = f"conflicts with {other}; remove one of them"
     return FieldRule(fields, message, when=when, rule=FIELDS_EXCLUDE_EACH_OTHER)
 
 
-def check_fields(prefix: Location, model: BaseModel | None, *rows: FieldRule) -> Iterator[Finding]:
-    """Yield a finding at each field that a row reports, in the order of the rows.
+def check_fields(prefix: Location, model: BaseModel | None, *rules: FieldRule) -> Iterator[Finding]:
+    """Yield a finding at each field that a rule reports, in the order of the rules.
 
-    `prefix` is the location of `model`. If no model is set there, `model` is None.
+    `prefix` is the location of `model`, which is None if the user set nothing there.
     """
-    for row in rows:
-        if not row.when:
+    for rule in rules:
+        if not rule.when:
             continue
-        paths = [row.fields] if isinstance(row.fields, str) else row.fields
+        paths = [rule.fields] if isinstance(rule.fields, str) else rule.fields
         for path in paths:
-            location = _locate(model, path, row.state)
+            location = _locate_in_state(model, path, rule.state)
             if location is not None:
-                yield Finding(row.rule.id, row.severity, (*prefix, *location), row.message)
+                yield Finding(rule.rule.id, rule.severity, (*prefix, *location), rule.message)
 
 
 def find_set_fields(model: BaseModel, paths: Sequence[str]) -> list[str]:
     """Return the YAML paths of the fields that are set and not null."""
-    locations = (_locate(model, path, "set") for path in paths)
+    locations = (_locate_in_state(model, path, "set") for path in paths)
     return [format_path(location) for location in locations if location is not None]
 
 
-def _locate(model: BaseModel | None, path: str, state: _State) -> Location | None:
+def _locate_in_state(model: BaseModel | None, path: str, state: _State) -> Location | None:
     """Return the location of a field in YAML, or None if the field is not in `state`."""
     location = []
     value: Any = model

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field
 from fusioninfer_pulumi.api.field_rules import (
     FieldRule,
     check_fields,
-    does_not_apply,
-    has_no_effect,
-    required,
+    inapplicable_rule,
+    no_effect_rule,
+    required_rule,
 )
 from fusioninfer_pulumi.api.field_types import (
     Bytes,
@@ -297,18 +297,18 @@ class ModelArgs(SpecModel):
             # Adapters are downloaded with the credentials in these two fields, too.
             allowed = schemes if field in ("token_secret", "s3") else {scheme}
             message = f"belongs to {field_scheme}:// (this model is {scheme}://)"
-            yield does_not_apply(field, message, when=field_scheme not in allowed)
+            yield inapplicable_rule(field, message, when=field_scheme not in allowed)
         if self.cache is None:
             return
         if scheme in ("pvc", "oci"):
             reason = f"{scheme}:// is mounted directly; remove it"
-            yield has_no_effect("cache", reason, severity=Severity.ERROR)
+            yield no_effect_rule("cache", reason, severity=Severity.ERROR)
         elif self.cache.warm_up:
             reason = "the warm-up fetches the model; remove it"
-            yield has_no_effect("fetch", reason, severity=Severity.ERROR)
+            yield no_effect_rule("fetch", reason, severity=Severity.ERROR)
         elif scheme == "s3" or self.fetch is Fetch.INIT_CONTAINER:
             reason = "init containers of several pods would write the same files at once"
-            yield required("cache.warm_up", f"must be true: {reason}")
+            yield required_rule("cache.warm_up", f"must be true: {reason}")
 
 
 #: The formats of a `uri`, for messages.

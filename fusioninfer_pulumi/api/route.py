@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic.alias_generators import to_snake
 
-from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply, required
+from fusioninfer_pulumi.api.field_rules import check_fields, inapplicable_rule, required_rule
 from fusioninfer_pulumi.api.field_types import (
     AnnotationMap,
     Name,
@@ -91,7 +91,7 @@ class HttpRouteArgs(SpecModel):
                 "remove one of them"
             )
             ignored = sorted(self.model_fields_set - {to_snake(self.external_field)})
-            yield from check_fields(location, self, does_not_apply(ignored, message))
+            yield from check_fields(location, self, inapplicable_rule(ignored, message))
 
 
 class GatewayRefArgs(SpecModel):
@@ -168,7 +168,7 @@ class GatewayArgs(SpecModel):
             "them"
         )
         created = ("gateway_class_name", "listeners", *_OPTIONAL_GATEWAY_FIELDS, "annotations")
-        yield from check_fields(location, self, does_not_apply(created, message))
+        yield from check_fields(location, self, inapplicable_rule(created, message))
         for index, ref in enumerate(self.refs):
             if ref.listeners:
                 spec = {"gatewayClassName": "any", "listeners": ref.listeners}
@@ -221,7 +221,7 @@ class ModelRewriteArgs(SpecModel):
     def findings(self, location: Location) -> Iterator[Finding]:
         """Check the weights."""
         message = "is required if there are several targets"
-        weight_rule = required("weight", message, when=len(self.targets) > 1)
+        weight_rule = required_rule("weight", message, when=len(self.targets) > 1)
         for index, target in enumerate(self.targets):
             yield from check_fields((*location, "targets", index), target, weight_rule)
         if all(target.weight == 0 for target in self.targets):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.field_rules import check_fields, required
+from fusioninfer_pulumi.api.field_rules import check_fields, required_rule
 from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, Text
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location
@@ -57,7 +57,9 @@ class NetworkTopologyRuleArgs(SpecModel):
         """Check that mode `hard` has a tier."""
         message = "is required for mode hard, because Volcano ignores the mode otherwise"
         is_hard = self.mode is NetworkTopologyMode.HARD
-        return check_fields(location, self, required("highest_tier_allowed", message, when=is_hard))
+        return check_fields(
+            location, self, required_rule("highest_tier_allowed", message, when=is_hard)
+        )
 
 
 class NetworkTopologyArgs(SpecModel):

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.engine import parallelism_findings
-from fusioninfer_pulumi.api.field_rules import check_fields, conflict, does_not_apply, required
+from fusioninfer_pulumi.api.field_rules import (
+    check_fields,
+    conflict_rule,
+    inapplicable_rule,
+    required_rule,
+)
 from fusioninfer_pulumi.api.field_types import MAX_COUNT
 from fusioninfer_pulumi.api.pod_template import reserved_key_findings, role_template_findings
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
@@ -77,26 +82,26 @@ def role_findings(location: Location, role: RoleArgs, *, has_model: bool) -> Ite
     """
     if _is_router(role):
         message = "has no effect, because a router serves no model; remove it"
-        yield from check_fields(location, role, does_not_apply(_SERVING_FIELDS, message))
+        yield from check_fields(location, role, inapplicable_rule(_SERVING_FIELDS, message))
         yield from _router_findings(location, role)
         return
     type_name = role.component_type.value
     message = f"belongs to a role of componentType router (this role is a {type_name}); remove it"
-    yield from check_fields(location, role, does_not_apply(ROUTER_FIELDS, message))
+    yield from check_fields(location, role, inapplicable_rule(ROUTER_FIELDS, message))
     yield from _template_findings(location, role, has_model=has_model)
     if role.component_type is ComponentType.WORKER:
         message = "belongs to a prefiller or a decoder (this role is a worker); remove it"
-        yield from check_fields(location, role, does_not_apply("kv_transfer", message))
+        yield from check_fields(location, role, inapplicable_rule("kv_transfer", message))
     elif role.component_type is ComponentType.PREFILLER:
         message = "belongs to a decoder, because only decode pods have a sidecar; remove it"
-        row = does_not_apply(("kv_transfer.engine_port", "kv_transfer.sidecar"), message)
+        row = inapplicable_rule(("kv_transfer.engine_port", "kv_transfer.sidecar"), message)
         yield from check_fields(location, role, row)
     if not role.has_node_count:
         message = (
             "is required, unless parallelism determines the pods per replica (pipeline does, or "
             "data with dataLocal)"
         )
-        yield from check_fields(location, role, required("multinode.node_count", message))
+        yield from check_fields(location, role, required_rule("multinode.node_count", message))
     if role.parallelism is not None:
         node_count = role.multinode.node_count if role.multinode else None
         yield from parallelism_findings((*location, "parallelism"), role.parallelism, node_count)
@@ -132,29 +137,29 @@ def _template_findings(location: Location, role: RoleArgs, *, has_model: bool) -
     separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
     present = [name for name, template in separate.items() if template is not None]
     if role.template is not None:
-        yield from check_fields(location, role, conflict(_SEPARATE_TEMPLATES, "template"))
+        yield from check_fields(location, role, conflict_rule(_SEPARATE_TEMPLATES, "template"))
     elif not present:
         if not has_model:
             message = (
                 "is required: the pods that serve the model; or set the service's model, and the "
                 "library generates them"
             )
-            yield from check_fields(location, role, required("template", message))
+            yield from check_fields(location, role, required_rule("template", message))
         return
     elif role.nodes == 1 and role.has_node_count:
         message = "needs multinode.nodeCount of at least 2; use template"
-        yield from check_fields(location, role, does_not_apply(_SEPARATE_TEMPLATES, message))
+        yield from check_fields(location, role, inapplicable_rule(_SEPARATE_TEMPLATES, message))
     else:
         # At least one of the two templates is set, so only the missing one is reported.
         message = f"is required with {present[0]}"
-        yield from check_fields(location, role, required(_SEPARATE_TEMPLATES, message))
+        yield from check_fields(location, role, required_rule(_SEPARATE_TEMPLATES, message))
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
             place = (*location, name)
             yield from role_template_findings(place, template, role.container, has_model=has_model)
     if not has_model or role.template is None:
         message = "needs the service's model, and template instead of leaderTemplate"
-        yield from check_fields(location, role, does_not_apply("engine", message))
+        yield from check_fields(location, role, inapplicable_rule("engine", message))
 
 
 def _router_findings(location: Location, role: RoleArgs) -> Iterator[Finding]:
@@ -162,12 +167,12 @@ def _router_findings(location: Location, role: RoleArgs) -> Iterator[Finding]:
     yield from check_fields(
         location,
         role,
-        conflict(
+        conflict_rule(
             ("strategy", "scorers"),
             "endpointPickerConfig",
             when=role.endpoint_picker_config is not None,
         ),
-        does_not_apply(
+        inapplicable_rule(
             (*_PICKER_FIELDS, "httproute.split"),
             "has no effect with endpointPicker.enabled: false; remove one of them",
             when=not role.has_endpoint_picker,
@@ -185,7 +190,7 @@ def _router_findings(location: Location, role: RoleArgs) -> Iterator[Finding]:
             yield error(FIELD_OUT_OF_PLACE, (*location, "gateway"), message)
         if gateway.refs and route.parent_refs:
             yield from check_fields(
-                location, role, conflict("httproute.parent_refs", "gateway.refs")
+                location, role, conflict_rule("httproute.parent_refs", "gateway.refs")
             )
     names: list[str] = []
     for rewrite in role.model_rewrites or ():

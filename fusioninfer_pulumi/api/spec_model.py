@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply, find_set_fields
+from fusioninfer_pulumi.api.field_rules import check_fields, find_set_fields, inapplicable_rule
 from fusioninfer_pulumi.api.validation_errors import pydantic_findings
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, error, quote_value
 from fusioninfer_pulumi.generated import DIRECTORY
@@ -144,7 +144,7 @@ def _class_variable_findings(location: Location, model: SpecModel) -> Iterator[F
         reason = f"because {alias} is false" if is_false else f"without {alias}"
         message = f"has no effect {reason}; remove it"
         names = names or [name for name in fields if name != switch]
-        row = does_not_apply(names, message, rule=FIELD_WITHOUT_EFFECT)
+        row = inapplicable_rule(names, message, rule=FIELD_WITHOUT_EFFECT)
         yield from check_fields(location, model, row)
     for name, key in model.UNIQUE:
         first_indexes: dict[Any, int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingTarget, scales_to_zero
-from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields, has_no_effect
+from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields, no_effect_rule
 from fusioninfer_pulumi.api.monitoring import TracingArgs
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy, WaitLevel
@@ -19,7 +19,7 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 # An ignored field is an error if the service would differ from what the user asked for.
-_reject = partial(has_no_effect, severity=Severity.ERROR)
+_reject = partial(no_effect_rule, severity=Severity.ERROR)
 _NOT_ROLLING = "no role that uses it has strategy Rolling"
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
 # `place` replaces these fields with node selectors.
@@ -63,7 +63,7 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
         _reject(
             "engine", "every role has its own container", when=not plan.provenance.generated_roles
         ),
-        has_no_effect(
+        no_effect_rule(
             "image_registry",
             "templates set all images",
             when=args.model is None and shape.router is None,
@@ -73,18 +73,18 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
             "only vLLM uses this cache; remove it",
             when=all(engine and not engine.compile_cache_variable for engine in engines),
         ),
-        has_no_effect(queue, "Kubernetes' own gangs have no queue", when=is_native),
-        has_no_effect(
+        no_effect_rule(queue, "Kubernetes' own gangs have no queue", when=is_native),
+        no_effect_rule(
             queue,
             "with gangPolicy.mode Off replicas do not wait in a LocalQueue",
             when=is_kueue and policy.mode is GangMode.OFF,
         ),
-        has_no_effect(
+        no_effect_rule(
             queue,
             "a Volcano queue requires scheduler volcano, and these pods use another one",
             when=lacks_volcano_gang and shape.scheduler in (None, DEFAULT_SCHEDULER),
         ),
-        has_no_effect(
+        no_effect_rule(
             (
                 f"{gang}.min_role_replicas",
                 f"{gang}.required_replicas",
@@ -93,24 +93,24 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
             "these pods are not gang-scheduled; gangPolicy.mode: On would gang-schedule them",
             when=lacks_volcano_gang,
         ),
-        has_no_effect(
+        no_effect_rule(
             f"{gang}.required_replicas", "Kueue has no minimum for each role", when=is_kueue
         ),
-        has_no_effect(f"{gang}.required_replicas", "all replicas are required", when=is_native),
-        has_no_effect(
+        no_effect_rule(f"{gang}.required_replicas", "all replicas are required", when=is_native),
+        no_effect_rule(
             f"{gang}.required_replicas",
             "no role has minRoleReplicas above 0; set it for a role",
             when=not any(minima.values()),
         ),
-        has_no_effect(
+        no_effect_rule(
             f"{gang}.min_resources", "Kueue counts the requests of every replica", when=is_kueue
         ),
-        has_no_effect(
+        no_effect_rule(
             f"{gang}.min_resources",
             "Kubernetes' own gangs have no queue that counts resources",
             when=is_native,
         ),
-        has_no_effect(
+        no_effect_rule(
             f"{gang}.network_topology",
             "neither groupPolicy nor rolePolicy is set; set one",
             when=topology is not None and not (topology.group_policy or topology.role_policy),
@@ -122,28 +122,28 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
         ),
         _reject("rollout.level", "level Group requires groups", when=args.groups is None),
         _not_placed("placement.colocate"),
-        has_no_effect("rollout.role_order", "only one role runs pods", when=len(plan.roles) == 1),
-        has_no_effect(
+        no_effect_rule("rollout.role_order", "only one role runs pods", when=len(plan.roles) == 1),
+        no_effect_rule(
             "rollout.max_unavailable",
             _NOT_ROLLING,
             when=not _is_used_when_rolling(plan, "max_unavailable"),
         ),
-        has_no_effect(
+        no_effect_rule(
             "rollout.max_surge",
             _NOT_ROLLING,
             when=shape.layout is Layout.PER_ROLE and not _is_used_when_rolling(plan, "max_surge"),
         ),
-        has_no_effect(
+        no_effect_rule(
             "wait.level",
             "these pods are not gang-scheduled; use Available or None",
             when=args.wait.level is WaitLevel.SCHEDULED and not shape.needs_gang,
         ),
-        has_no_effect(
+        no_effect_rule(
             "monitoring.picker_token",
             "only a monitored endpoint picker with metrics Authenticated requires a token",
             when=not (reads_token and monitors_picker),
         ),
-        has_no_effect(
+        no_effect_rule(
             "tracing",
             "neither an endpoint picker nor an engine sends traces",
             when=args.tracing is not None and not _has_traced_component(args.tracing, plan),
@@ -195,15 +195,15 @@ def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
             "the template defines the container; set its GPU resources, or use model and engine",
             when=role.position not in plan.provenance.generated_roles,
         ),
-        has_no_effect(
+        no_effect_rule(
             ("multinode.launcher", "parallelism.data_rpc_port"),
             "a replica is a single pod",
             when=role.nodes == 1,
         ),
-        has_no_effect(
+        no_effect_rule(
             "rollout.max_unavailable", "it applies to strategy Rolling only", when=not is_rolling
         ),
-        has_no_effect(
+        no_effect_rule(
             "rollout.max_surge",
             "it applies to strategy Rolling only",
             when=per_role and not is_rolling,

@@ -13,7 +13,12 @@ from fusioninfer_pulumi.api.autoscaling import (
     counts_queued_requests,
     scales_to_zero,
 )
-from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields, does_not_apply, required
+from fusioninfer_pulumi.api.field_rules import (
+    FieldRule,
+    check_fields,
+    inapplicable_rule,
+    required_rule,
+)
 from fusioninfer_pulumi.api.pod_template import reserved_key_findings
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
@@ -144,10 +149,10 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
         only_keda = "belongs to engine KEDA; remove it"
         only_hpa = "belongs to engine HPA; remove it"
         fields = ("prometheus", "keda", "time_to_first_token", "time_per_token")
-        yield from check_fields(location, args, does_not_apply(fields, only_keda, when=is_hpa))
+        yield from check_fields(location, args, inapplicable_rule(fields, only_keda, when=is_hpa))
         metric_rows = (
-            does_not_apply(("query", "unsafe_ssl"), only_keda, when=is_hpa),
-            does_not_apply(("source", "selector"), only_hpa, when=not is_hpa),
+            inapplicable_rule(("query", "unsafe_ssl"), only_keda, when=is_hpa),
+            inapplicable_rule(("source", "selector"), only_hpa, when=not is_hpa),
         )
         for place, metric in metrics:
             yield from check_fields(place, metric, *metric_rows)
@@ -171,38 +176,38 @@ def _list_conflicts(
 ) -> tuple[FieldRule, ...]:
     is_hpa, plan = args.engine is AutoscalingEngine.HPA, built.plan
     return (
-        does_not_apply(
+        inapplicable_rule(
             "",
             "requires layout: PerRole: an autoscaler scales one LeaderWorkerSet, and with "
             "PerReplica each replica has its own",
             when=plan.shape.layout is not Layout.PER_ROLE,
         ),
-        does_not_apply(
+        inapplicable_rule(
             "min_replicas",
             "must be at least 1 with engine HPA, got 0: Kubernetes accepts 0 only behind a "
             "feature gate; KEDA scales to 0",
             when=is_hpa and args.min_replicas == 0,
         ),
-        does_not_apply(
+        inapplicable_rule(
             "", "conflicts with replicas: 0; remove one of them", when=role.args.replicas == 0
         ),
-        does_not_apply(
+        inapplicable_rule(
             "",
             "conflicts with gangPolicy.backend Native: its PodGroup counts the pods of all "
             "replicas and autoscalers do not change it, so after a scale-down a replica that "
             "restarts is never scheduled; use backend Volcano with minRoleReplicas",
             when=plan.gang is not None and plan.gang.is_native,
         ),
-        does_not_apply(
+        inapplicable_rule(
             "target",
             "requires one engine for all roles, vLLM or SGLang: metrics of other engines are "
             "unknown; set metrics instead",
             when=find_load_metrics(plan.roles) is None,
         ),
-        does_not_apply(
+        inapplicable_rule(
             "target", f"{_SHARED_BY_GROUPS}; set metrics", when=(built.args.groups or 1) > 1
         ),
-        does_not_apply(
+        inapplicable_rule(
             "target",
             "queue requires engine KEDA, because it reads metrics of the endpoint picker; use KEDA "
             "or throughput",
@@ -257,18 +262,18 @@ def _check_picker_target(
             when=not routing.epp_choice.flow_control,
             rule=FIELD_REQUIRED,
         ),
-        does_not_apply(
+        inapplicable_rule(
             "endpoint_picker.flow_control",
             f"cannot be false: {needs_queue}",
             when=not routing.epp_choice.flow_control and picker.epp.settings is not None,
         ),
-        required(
+        required_rule(
             "endpoint_picker.metrics",
             "is required: autoscaling reads the endpoint picker's queue; set Authenticated",
             when=not has_metrics,
         ),
     )
-    monitoring_row = does_not_apply(
+    monitoring_row = inapplicable_rule(
         "monitoring.picker",
         "cannot be false: autoscaling reads the endpoint picker's queue",
         when=has_metrics and is_unmonitored,
@@ -343,7 +348,7 @@ def _check_scaler_fields(args: AutoscalingArgs, location: Location) -> Iterator[
         message = f"must be below minReplicas ({args.min_replicas}), got {idle}"
         yield error(OUT_OF_RANGE, (*location, "keda", "idleReplicaCount"), message)
     field = "query" if is_keda else "name"
-    row = required(field, f"is required with engine {args.engine.value}")
+    row = required_rule(field, f"is required with engine {args.engine.value}")
     for index, metric in enumerate(args.metrics):
         yield from check_fields((*location, "metrics", index), metric, row)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply
+from fusioninfer_pulumi.api.field_rules import check_fields, inapplicable_rule
 from fusioninfer_pulumi.api.rollout import Layout, RolloutLevel, RolloutStrategy
 from fusioninfer_pulumi.findings import Finding, Rule, error, quote_value, warning
 from fusioninfer_pulumi.kube import durations
@@ -53,7 +53,7 @@ def check_startup_timeouts(plan: ServicePlan) -> Iterator[Finding]:
 
 
 def _check_group_rollout(plan: ServicePlan, groups: int) -> Iterator[Finding]:
-    role_row = does_not_apply(
+    role_row = inapplicable_rule(
         ("strategy", "max_unavailable", "max_surge", "partition"),
         "applies to one role and conflicts with rollout.level Group, which updates whole groups; "
         "remove it, or use level Role",
@@ -61,7 +61,7 @@ def _check_group_rollout(plan: ServicePlan, groups: int) -> Iterator[Finding]:
     for role in plan.roles:
         yield from check_fields(("roles", role.position, "rollout"), role.args.rollout, role_row)
     message = "counts replicas and conflicts with rollout.level Group; remove it"
-    service_row = does_not_apply("max_surge", message)
+    service_row = inapplicable_rule("max_surge", message)
     yield from check_fields(("rollout",), plan.rollout, service_row)
     rollout = resolve_group_rollout(plan)
     is_rolling = rollout.strategy is RolloutStrategy.ROLLING

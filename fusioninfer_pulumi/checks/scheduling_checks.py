@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields, does_not_apply, required
+from fusioninfer_pulumi.api.field_rules import (
+    FieldRule,
+    check_fields,
+    inapplicable_rule,
+    required_rule,
+)
 from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode, SchedulingStrategyArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO, is_disaggregated
@@ -37,7 +42,7 @@ def check_scheduling(built: BuiltService) -> Iterator[Finding]:
                 yield from _check_gang_pod(pod, scheduling)
     yield from check_fields(_POLICY, policy, *_list_policy_rules(built))
     if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
-        queue_rule = required(
+        queue_rule = required_rule(
             "queue",
             "is required with backend Kueue: set a LocalQueue of the namespace, because Kueue "
             "admits nothing without one",
@@ -63,28 +68,28 @@ def _list_policy_rules(built: BuiltService) -> tuple[FieldRule, ...]:
     has_topology = topology is not None and bool(topology.group_policy or topology.role_policy)
     remedy = "remove it, or use backend Volcano"
     return (
-        does_not_apply(
+        inapplicable_rule(
             "min_role_replicas",
             f"Kueue admits each replica on its own and has no minimum for each role; {remedy}",
             when=is_kueue,
         ),
-        does_not_apply(
+        inapplicable_rule(
             "min_role_replicas",
             f"a Kubernetes PodGroup counts pods, not roles; {remedy}",
             when=is_native,
         ),
-        does_not_apply(
+        inapplicable_rule(
             "network_topology",
             "HyperNodes are Volcano's; Kueue reads the annotation "
             f"kueue.x-k8s.io/podset-required-topology of the pod templates; {remedy}",
             when=has_topology and is_kueue,
         ),
-        does_not_apply(
+        inapplicable_rule(
             "network_topology",
             f"HyperNodes are Volcano's; {remedy}",
             when=has_topology and is_native,
         ),
-        does_not_apply(
+        inapplicable_rule(
             "network_topology",
             "requires gang scheduling, which is off for these pods; remove it, or set "
             "gangPolicy.mode to On",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply
+from fusioninfer_pulumi.api.field_rules import check_fields, inapplicable_rule
 from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs, KvTransferArgs, SecondaryTierArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.engines.command_flags import dump_json
@@ -254,7 +254,7 @@ def _plan_transfer(
     if engine is not None and connector is not None:
         assert not isinstance(connector, str), "reported above"
         message = "conflicts with the engine's arguments, which set it; remove one of them"
-        row = does_not_apply(("connector", "role", "extra_config"), message, rule=SET_TWICE)
+        row = inapplicable_rule(("connector", "role", "extra_config"), message, rule=SET_TWICE)
         conflicts = list(check_fields(field, args, row))
         if offloading is not None:
             flag = f"{engine.kv_cache.transfer_flag} ({connector.name})"
