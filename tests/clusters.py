@@ -64,7 +64,7 @@ def stored(api_version: str, kind: str, name: str, namespace: str = "", **more: 
 
 
 class FakeCluster(KubernetesApi):
-    """A cluster of these objects, which accepts every dry run.
+    """A fake cluster with these objects. It accepts all dry runs by default.
 
     Attributes:
         requests: Method and path of each request.
@@ -80,9 +80,9 @@ class FakeCluster(KubernetesApi):
         reject: Callable[[Object], Reply | None] = lambda _: None,
         version: str = "v1.35.4",
     ) -> None:
-        """A cluster `without` some API groups or kinds, and with `more` kinds.
+        """Create a cluster `without` some API groups or kinds, and with `more` kinds.
 
-        `denied` are parts of paths that may not be read; `reject` answers dry runs.
+        Paths that contain one of `denied` return 403; `reject` returns the response to a dry run.
         """
         self._paths, self.unread = {}, Counter()
         self.objects_stored = list(objects)

@@ -1,4 +1,4 @@
-"""Shared by all fast tests: Hypothesis profiles, golden files, real Outputs."""
+"""Fixtures of all fast tests: Hypothesis profiles, golden files, real Outputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--regenerate`, runs the tests that write a golden file, and no others."""
+    """Run only the tests that write a golden file if `--regenerate` is set."""
     if not config.getoption("--regenerate"):
         return
     writers = [item for item in items if "regenerate" in getattr(item, "fixturenames", ())]
@@ -47,8 +47,8 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Load once what many tests need, and keeps the garbage collector from walking it again."""
-    # Programs run in forks of this process. In each of them the import would take 0.2 s.
+    """Load once what many tests need, and exclude it from garbage collection."""
+    # Programs run in forks of this process, and the import would take 0.2 s in each.
     for module in ("core", "meta"):
         importlib.import_module(f"pulumi_kubernetes.{module}.v1")
     gc.collect()
@@ -58,7 +58,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Let a test that needs an event loop and makes none fail whatever ran before it."""
+    """Let tests that need an event loop but create none fail, whatever ran before."""
     asyncio.set_event_loop(None)
 
 
@@ -86,7 +86,7 @@ def golden(regenerate: bool) -> Callable[[str, Sequence[dict[str, Any]]], None]:
 
 @pytest.fixture
 def output() -> Iterator[Callable[[Any], Any]]:
-    """Make real Pulumi Outputs in an event loop of the test's own."""
+    """Create real Pulumi Outputs in the test's own event loop."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     result: list[Any] = []

@@ -1,4 +1,4 @@
-"""Pod templates are rejected for wrong shapes, names and amounts of resources."""
+"""Pod templates with values that are not JSON are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is accepted, in both spellings and with Outputs where a value is a leaf."""
+"""Accepted fields, in both spellings, with Outputs as values."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from places(item, (*at, key))
 
 
-def mutilated(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+def mutated(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]:
     broken = copy.deepcopy(manifest)
     for _ in range(chance.choice((1, 1, 2, 3))):
         *parents, last = chance.choice(list(places(broken)))
@@ -265,7 +265,7 @@ def test_half_of_a_surrogate_pair_is_rejected(fields: dict[str, Any], path: str)
 def test_mutated_service_is_rejected_or_renders(manifest: Any, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(8):
-        broken = mutilated(manifest, chance)
+        broken = mutated(manifest, chance)
         try:
             (args,) = load(broken)
             (plan,) = add_collision_findings([plan_service(args)])

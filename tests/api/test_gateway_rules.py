@@ -1,4 +1,4 @@
-"""Specs of routes and Gateways that fit the schemas; rules in CEL are left to the API server."""
+"""Schemas accept routes and Gateways that only violate CEL rules, which the API server checks."""
 
 from __future__ import annotations
 

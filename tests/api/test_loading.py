@@ -137,7 +137,7 @@ def test_absurd_texts_are_rejected_in_bounded_time_and_memory() -> None:
 
 
 def _peak() -> int:
-    """Megabytes that this process ever held; `ru_maxrss` starts with what its parent held."""
+    """Return the peak memory in megabytes; `ru_maxrss` would include the parent's."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     (peak,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(peak) // 1024

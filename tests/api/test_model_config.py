@@ -1,4 +1,4 @@
-"""`model.config` as a path: a regular file of bounded size, in or below the manifest's folder."""
+"""`model.config` as a path: a regular file of limited size in the manifest's directory tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fusioninfer_pulumi.loading import load
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of manifests, and a config file in its parent folder."""
+    """Return a folder of manifests; its parent folder has a config file."""
     (tmp_path / "config.json").write_text('{"secret": true}', encoding="utf-8")
     result = tmp_path / "services"
     result.mkdir()

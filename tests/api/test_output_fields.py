@@ -1,4 +1,4 @@
-"""Fields that are only passed on take Outputs, which reach the objects untouched."""
+"""Fields that are only copied to objects accept Outputs."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     ),
     "SidecarArgs.image": paired,
 }
-#: Only read by the plan, or not part of a service's objects.
+#: Fields that only the plan reads, or that are not part of a service's objects.
 NOWHERE = {"HttpRouteRefArgs.namespace"}
 POD: dict[str, Callable[[Any], Any]] = {
     "a label": lambda out: service(role(template=template(metadata={"labels": {"a": out}}))),

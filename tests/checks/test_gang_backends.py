@@ -1,4 +1,4 @@
-"""Services whose gang backend is missing in the cluster."""
+"""Services whose gang backend is missing from the cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusioninfer_pulumi.checks.live_cluster import KUEUE_FRAMEWORK, LiveCluster
 from fusioninfer_pulumi.checks.prerequisite_checks import check_gang_backends
 
 VOLCANO, KUEUE = "scheduling.volcano.sh", "kueue.x-k8s.io"
-#: Every cluster has the group, for PriorityClasses.
+#: Every cluster has the API group, because it contains PriorityClass.
 NATIVE, NO_GANGS = "scheduling.k8s.io/v1beta1", "scheduling.k8s.io"
 GANG = prefill_decode()
 QUEUED = prefill_decode(schedulingStrategy={"queue": "team", "gangPolicy": {"backend": "Kueue"}})
@@ -21,7 +21,7 @@ CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nintegrations: {{frameworks:
 
 
 def cluster(*groups: str, framework: str = KUEUE_FRAMEWORK) -> FakeCluster:
-    """Return a cluster that serves some API groups, `NAME/VERSION` with one more version."""
+    """Return a cluster with these API groups; `NAME/VERSION` adds a version."""
     config = {"a": CONFIG.format(framework)}
     return FakeCluster(
         stored("v1", "ConfigMap", "config", "kueue-system", data=config),
@@ -37,7 +37,7 @@ def cluster(*groups: str, framework: str = KUEUE_FRAMEWORK) -> FakeCluster:
         (QUEUED, [KUEUE], None),
         (OWN_GANG, [NATIVE], None),
         (service(role()), ["apps"], None),
-        # The same program may install it first; the objects' dry run reports the missing kind.
+        # The program may install the backend first; dry runs report the missing kind.
         (GANG, ["apps"], None),
         (GANG, [], None),
         (GANG, [NO_GANGS], None),

@@ -1,4 +1,4 @@
-"""Objects that services refer to and that do not exist in the cluster."""
+"""Referenced objects that do not exist in the cluster."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_missing_object_is_one_warning_at_its_field(manifest: Any, field: str, k
     version = next(known for known in KINDS if known == api or known.startswith(f"{api}/"))
     there = stored(version, kind, "x", "" if kind in CLUSTER_SCOPED else "default")
     assert findings(manifest, there) == []
-    # Another namespace has it.
+    # The object exists only in another namespace.
     if kind not in CLUSTER_SCOPED:
         assert findings(manifest, stored(version, kind, "x", "other")) != []
 
@@ -93,7 +93,7 @@ def test_missing_device_class_is_an_error() -> None:
 
 
 def test_each_missing_object_is_reported_once() -> None:
-    """Leader and workers have one template, and both environments name one Secret."""
+    """Leader and workers share a template that references the Secret twice."""
     env = [secret_env(), {**secret_env(), "name": "B"}]
     manifest = service(role(multinode=nodes(2), template=template(container(env=env))))
     assert len(findings(manifest)) == 1
@@ -103,14 +103,14 @@ def test_each_missing_object_is_reported_once() -> None:
     ("manifest", "more"),
     [
         (service(role()), {}),
-        # Its ServiceAccount, ConfigMap and Secrets are its own.
+        # The service creates its ServiceAccount, ConfigMap and Secrets.
         (routed(), {}),
         (pod(container(env=[secret_env(optional=True)])), {}),
         (pod(volumes=[{"name": "a", "secret": {"secretName": "x", "optional": True}}]), {}),
-        # The program creates it, or its namespace.
+        # The program creates the object or its namespace.
         (pod(volumes=[VOLUMES[0]]), {"registered": [stored("v1", "Secret", "x", "default")]}),
         (service(role(template=template(volumes=[VOLUMES[0]])), metadata={"namespace": "n"}), {}),
-        # The cluster lacks the kind: other findings say so.
+        # The cluster lacks the kind, which other findings report.
         (pod(runtimeClassName="x"), {"without": ["node.k8s.io"]}),
     ],
 )

@@ -1,4 +1,4 @@
-"""Complete picker configurations of users: YAML, kind and plugin types."""
+"""Users' complete endpoint picker configurations: YAML, kind and plugin types."""
 
 from __future__ import annotations
 

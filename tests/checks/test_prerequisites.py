@@ -85,7 +85,7 @@ def configuration(namespace: str, group: str, text: str = "") -> dict[str, Any]:
 def cluster(
     lws: str = "v0.9.0", volcano: str = "v1.14.1", provider: str = "", **more: Any
 ) -> FakeCluster:
-    """Return a cluster with everything; releases are image tags."""
+    """Return a cluster with all prerequisites; releases are image tags."""
     gang = f"gangSchedulingManagement: {{schedulerProvider: {provider}}}" if provider else ""
     objects = [
         manager("lws-system", f"lws/lws:{lws}"),
@@ -269,7 +269,7 @@ def test_kubernetes_with_stalled_updates_is_reported(release: str, expected: str
         (["gangSchedulingManagement: {}"], None),
         (["gangSchedulingManagement: volcano"], "its configuration was not found"),
         ([], "its configuration was not found"),
-        # Texts that are not YAML hide nothing.
+        # Invalid YAML does not hide the other documents.
         (["gangSchedulingManagement: {schedulerProvider: volcano}", "own: !Ref x"], "is on"),
     ],
 )
@@ -305,7 +305,7 @@ def test_missing_object_and_quota_name_the_service() -> None:
     )
 
 
-def test_all_problems_are_reported_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     messages = findings(EVERYTHING, at=FakeCluster(without={api for api in KINDS if "." in api}))
     errors = [text for text in messages if not text.startswith("warning")]
     assert len(errors) == 6

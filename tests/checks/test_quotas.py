@@ -1,4 +1,4 @@
-"""Quotas of a cluster against what services request."""
+"""Quotas of a cluster, compared with the services' requests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def messages(plans: Any, *objects: Any, **cluster: Any) -> list[list[str]]:
     return [[finding.message for finding in result] for result in results]
 
 
-def test_services_of_a_namespace_are_added_up() -> None:
+def test_requests_of_services_in_a_namespace_are_added() -> None:
     plans = [
         plan("one"),
         plan("two", replicas=1, multinode={"nodeCount": 2}),
@@ -89,7 +89,7 @@ def test_only_pods_of_other_services_use_quota() -> None:
         f"ResourceQuota gpus in prod allows 11 {GPU} (4 in use by others), but one requests "
         f"8{BEYOND}"
     )
-    # Without the right to list pods, it is unknown whose they are.
+    # Without permission to list pods, the owner of the used quota is unknown.
     quota = resource_quota({HARD: 11}, used)
     assert messages([plan("one")], quota, *pods, denied=["/pods"]) == [[]]
 
@@ -135,8 +135,8 @@ def cluster_queue(name: str, quotas: Any, *, resource: str = GPU, **spec: Any) -
     return stored("kueue.x-k8s.io/v1beta2", "ClusterQueue", name, spec=spec)
 
 
-def of_kueue(plans: Any, queue: Any, **status: Any) -> list[list[str]]:
-    """Return the messages where LocalQueue `team` of each namespace belongs to a ClusterQueue."""
+def kueue_messages(plans: Any, queue: Any, **status: Any) -> list[list[str]]:
+    """Return the messages if each namespace has a LocalQueue `team` for the ClusterQueue."""
     spec = {"clusterQueue": queue["metadata"]["name"]}
     api = "kueue.x-k8s.io/v1beta2"
     queues = [
@@ -153,19 +153,19 @@ def nominal(amount: int) -> Any:
     return {"nominalQuota": str(amount)}
 
 
-def test_services_of_a_cluster_queue_are_added_up() -> None:
+def test_requests_of_services_in_a_cluster_queue_are_added() -> None:
     plans = [queued("one"), queued("two", namespace="dev"), plan("unqueued")]
     flavors = {"h100": nominal(8), "h200": nominal(8)}
-    assert of_kueue(plans, cluster_queue("all", flavors)) == [[], [], []]
+    assert kueue_messages(plans, cluster_queue("all", flavors)) == [[], [], []]
     flavors["h200"] = nominal(7)
     text = f"ClusterQueue all allows 15 {GPU}, but one, two request 16{WAIT}"
-    assert of_kueue(plans, cluster_queue("all", flavors)) == [[], [text], []]
+    assert kueue_messages(plans, cluster_queue("all", flavors)) == [[], [text], []]
 
 
 @pytest.mark.parametrize("key", ["cohortName", "cohort"])
 def test_queue_in_a_cohort_may_borrow(key: str) -> None:
     queue = cluster_queue("own", {"h100": nominal(4)}, **{key: "research"})
-    assert of_kueue([queued("one", replicas=3)], queue) == [[]]
+    assert kueue_messages([queued("one", replicas=3)], queue) == [[]]
 
 
 def test_resource_without_kueue_quota_is_reported() -> None:
@@ -174,13 +174,15 @@ def test_resource_without_kueue_quota_is_reported() -> None:
         f"ClusterQueue cpus has no quota for {GPU}, which one requests: "
         "Kueue admits none of these replicas"
     )
-    assert of_kueue(one, cluster_queue("cpus", {"any": nominal(64)}, resource="cpu")) == [[text]]
+    assert kueue_messages(one, cluster_queue("cpus", {"any": nominal(64)}, resource="cpu")) == [
+        [text]
+    ]
 
 
 def test_inactive_queue_is_reported() -> None:
     condition = {"type": "Active", "status": "False", "message": "Can't submit new workloads"}
     full = cluster_queue("all", {"h100": nominal(64)})
-    ((text,),) = of_kueue([queued("one")], full, conditions=[condition])
+    ((text,),) = kueue_messages([queued("one")], full, conditions=[condition])
     assert text == (
         "LocalQueue team in prod is not active: Can't submit new workloads; "
         "Kueue admits no replica that waits in it"

@@ -1,4 +1,4 @@
-"""A service behind a router whose objects are awaited."""
+"""A service with a router, for tests of waits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ GATEWAY = {
 
 
 def awaited(level: str = "Serving", **fields: Any) -> Any:
-    """Its manifest; the fields are the router's."""
+    """Return the service's manifest with these fields of the router."""
     built = routed(**{"httproute": {}, "gateway": GATEWAY, **fields})
     built["spec"]["wait"] = {"level": level, "timeout": "20m"}
     return built
 
 
 def deployed(engine: Any, level: str = "Serving", **fields: Any) -> Any:
-    """What a program registers that deploys it."""
+    """Deploy the service, and return the registered resources."""
     value = awaited(level, **fields)
     return engine.run(lambda: InferenceService("svc", value) and None)

@@ -38,13 +38,13 @@ class Registered:
 
     @property
     def inputs(self) -> Any:
-        """The properties; a secret is `("secret", value)`, an unknown `...`."""
+        """The properties: a secret is `("secret", value)`, an unknown value is `...`."""
         return _shown(rpc.deserialize_properties(self.request.object, keep_unknowns=True))
 
 
 @dataclass
 class Deployment:
-    """What one run of a program registered with the Pulumi engine."""
+    """Resources that one run of a program registered with the Pulumi engine."""
 
     registered: list[Registered] = field(default_factory=list)
     outputs: list[tuple[str, Any]] = field(default_factory=list)
@@ -130,11 +130,11 @@ class Engine(pulumi.runtime.Mocks):
         return {}, None
 
     def run(self, program: Callable[[], Any], *, preview: bool = False) -> Deployment:
-        """Run a program as the engine would; a mapping that it returns is exported."""
+        """Run a program as the engine would; export the mapping that it returns."""
         deployment = Deployment()
         monitor = _Monitor(self, deployment)
         saved = {name: getattr(settings.SETTINGS, name) for name in _SETTINGS}
-        # A failed program leaves pending RPCs and outputs; `pulumi.runtime.test` clears them, too.
+        # A failed program leaves pending RPCs and outputs; `pulumi.runtime.test` clears them too.
         settings.SETTINGS.rpc_manager.clear()
         settings.SETTINGS.outputs.clear()
         try:
@@ -147,7 +147,7 @@ class Engine(pulumi.runtime.Mocks):
 
 
 class _InlineExecutor(ThreadPoolExecutor):
-    """Calls immediately; in threads, the mock monitor would leave event loops open."""
+    """Call functions immediately, because the mock monitor leaves event loops open in threads."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -198,7 +198,7 @@ def _run(
     try:
         loop.run_until_complete(main())
     finally:
-        # A program that fails leaves tasks of which some wait for others.
+        # A failed program leaves tasks that wait for each other.
         while tasks := asyncio.all_tasks(loop):
             for task in tasks:
                 task.cancel()
@@ -210,9 +210,9 @@ def _run(
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    # Each run is a whole program, unlike a user's test with mocks.
+    # Unlike a user's test with mocks, each run is a complete program.
     monkeypatch.setattr(cluster_access, "is_program_running", lambda: True)
-    # Each resource would look up the source of every frame, of which pytest alone has forty.
+    # Otherwise each resource reads the source of every stack frame; pytest alone has forty.
     monkeypatch.setattr(resource, "_get_stack_trace", StackTrace)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     yield Engine()

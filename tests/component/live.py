@@ -1,4 +1,4 @@
-"""Live objects in the form that the status function receives."""
+"""Live objects for tests of the status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def group(
 ) -> Objects:
     """Return a live LeaderWorkerSet.
 
-    `observed` and `own` are the observed generations of its condition and of its status.
+    `observed` and `own` are the observed generations in its condition and in its status.
     """
     status: Objects = {"readyReplicas": ready}
     if available is not None:

@@ -1,4 +1,4 @@
-"""A stack with a fake cluster that responds, for updates that wait."""
+"""A stack with a fake cluster, for tests of updates that wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = {
 
 
 class Stack:
-    """A stack with a fake cluster, and a record of its last run.
+    """A stack with a fake cluster, and observations of its last run.
 
     Attributes:
         live: Objects by kind and name; a LeaderWorkerSet is ready two lists after it has changed.
@@ -31,9 +31,9 @@ class Stack:
         frozen: LeaderWorkerSets that keep their spec, as with Pulumi's `ignoreChanges`.
         order: Names of LeaderWorkerSets and routes in the order in which they were registered.
         ready: Services with a ready replica when the route was registered.
-        lowest: Minimum of available LeaderWorkerSets, of those that existed before the run.
+        lowest: Minimum number of available LeaderWorkerSets that existed before the run.
         lists: Number of list requests.
-        problem: Exception that each list request raises.
+        problem: Exception raised by each list request.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -89,7 +89,7 @@ class Stack:
         return all(map(self.up, self.lws))
 
     def list(self, service: str, kinds: Any) -> dict[str, Any]:
-        """List objects of a service; a LeaderWorkerSet is one list older each time."""
+        """List objects of a service, whose LeaderWorkerSets become ready at the second list."""
         self.lists += 1
         if self.problem is not None:
             raise self.problem
@@ -110,12 +110,12 @@ class Stack:
         return listed
 
     def run(self, program: Any, services: tuple[str, ...], *, preview: bool = False) -> Any:
-        """Run a program with these services, and save the state that it leaves."""
+        """Run a program with these services, and save the resulting state."""
         self.order, self.lists, self.ready = [], 0, set()
         self.before = {*self.lws}
         self.lowest = len(self.before)
         before = self.engine.state or {}
-        # After a failed update, the state has the component too; a new one has no outputs.
+        # A failed update stores the component too; a new component has no outputs yet.
         outputs: dict[str, Any] = {f"{COMPONENT}::{name}": {} for name in services}
         outputs |= {urn: item["outputs"] for urn, item in before.items() if "$" not in urn}
         try:

@@ -1,4 +1,4 @@
-"""Objects other than replicas that `wait.level` waits for, and the messages meanwhile."""
+"""Objects other than replicas that `wait.level` waits for, and progress messages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ REJECTED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListen
         ),
     ],
 )
-def test_unaccepted_routing_objects(objects: Any, expected: str | None) -> None:
+def test_unaccepted_routing_object_has_a_message(objects: Any, expected: str | None) -> None:
     assert missing(objects) == expected
 
 
@@ -98,7 +98,7 @@ def test_all_parents_must_accept_route() -> None:
         ("Serving", {"Gateway", "InferencePool", "HTTPRoute"}),
     ],
 )
-def test_awaited_kinds_by_level(level: str, kinds: set[str]) -> None:
+def test_level_determines_awaited_kinds(level: str, kinds: set[str]) -> None:
     plan = plan_of(awaited(level))
     assert {
         list_awaited_manifest["kind"]

@@ -1,4 +1,4 @@
-"""Options that adopt existing objects reach them; the engine's part is in e2e/engine."""
+"""Options that import existing objects reach all objects; e2e/engine tests the import itself."""
 
 from __future__ import annotations
 

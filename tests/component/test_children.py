@@ -56,7 +56,7 @@ def test_lws_depend_on_warm_up_job_and_job_on_claim(engine: Any) -> None:
     assert claim.urn in job.request.dependencies
     assert {claim.urn, job.urn} <= set(lws.request.dependencies)
     assert job.request.customTimeouts.create == "1800s"
-    # The claim may be bound by its first pod; the Job is awaited by the provider.
+    # The claim may be bound only by its first pod. The provider waits for the Job.
     annotations = claim.inputs["metadata"]["annotations"]
     assert annotations == {"pulumi.com/skipAwait": "true"}
     assert "annotations" not in job.inputs["metadata"]
@@ -74,7 +74,7 @@ def test_lws_depend_on_image_pulls(engine: Any) -> None:
     }
     manifest = service(role(**pods), role("b"), rollout={"pullImages": True})
     result = engine.run(lambda: InferenceService("app", manifest["spec"]))
-    # Leader and worker of the first role may run on different nodes.
+    # Leader and worker of the first role have different node selectors.
     names = ("app-b-images-0", "app-inference-images-0", "app-inference-images-1")
     pulls = [result[name] for name in names]
     specs = [child.inputs["spec"]["template"]["spec"] for child in pulls]

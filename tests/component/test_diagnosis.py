@@ -1,4 +1,4 @@
-"""Reasons of failed replicas, from objects recorded on real components and from tables."""
+"""Reasons of failures, derived from objects of real components and from tables."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
          "not scheduled, SchedulingGated: a gate"),
     ],
 )  # fmt: skip
-def test_pod_problem_by_status(findings: Any, messages: str | None) -> None:
+def test_pod_status_has_its_problem(findings: Any, messages: str | None) -> None:
     assert describe_pod_problem(findings, []) == messages
 
 
@@ -126,7 +126,7 @@ def test_volcano_condition_explains_gang() -> None:
     assert explain_gang(PodSnapshot(waiting, pod_groups=[group(None)])) == [
         "PodGroup svc: the gang is not scheduled"
     ]
-    # Volcano does not take the condition back.
+    # Volcano does not remove the condition.
     assert explain_gang(PodSnapshot(waiting, pod_groups=[group("Running", new)])) == []
     assert explain_gang(PodSnapshot([pod()], pod_groups=[group("Pending", new)])) == []
 
@@ -142,7 +142,7 @@ def test_native_condition_explains_gang() -> None:
 
     assert explain(status="False", message="no room") == ["PodGroup svc: no room"]
     assert explain() == ["PodGroup svc: the gang is not scheduled"]
-    # It stays true, also of a gang that lacks pods again.
+    # The condition stays true, even if the gang lacks pods again.
     assert explain(status="True") == []
 
 

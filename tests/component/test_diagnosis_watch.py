@@ -1,4 +1,4 @@
-"""A watch keeps the state of pods that show a problem only briefly."""
+"""A watch remembers problems that pods show only briefly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHER = pod("svc-0-0-1")
 @pytest.mark.parametrize(
     ("changes", "left"),
     [
-        # A pod's reason is kept, also after its deletion, until a pod shows another one.
+        # A pod's reason is kept after its deletion, until a pod has a different reason.
         ([("MODIFIED", CRASHED), ("DELETED", CRASHED), ("ADDED", NEW)], [CRASHED]),
         ([("MODIFIED", CRASHED), ("ADDED", NEW), ("MODIFIED", UP)], [UP]),
         ([("DELETED", NEW)], []),

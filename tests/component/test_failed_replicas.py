@@ -1,4 +1,4 @@
-"""The phase Failed: from pods of unavailable LeaderWorkerSets, if the cluster can be read."""
+"""The phase Failed, which is read from pods of unavailable LeaderWorkerSets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pod(state: Any = None, name: str = "svc-inference-1-0", **status: Any) -> di
             f"container vllm: CrashLoopBackOff; {CRASHED}, restarted 2 times",
         ),
         (pod(phase="Failed", reason="Evicted", message="no disk"), "Evicted: no disk"),
-        # What may still come.
+        # Pods that may still start.
         (pod(), None),
         (pod(phase="Pending"), None),
         (pod({"state": {"waiting": {"reason": "ContainerCreating"}}}), None),
@@ -60,7 +60,7 @@ def pod(state: Any = None, name: str = "svc-inference-1-0", **status: Any) -> di
         (pod(conditions=[{"type": "PodScheduled", "status": "False"}]), None),
     ],
 )  # fmt: skip
-def test_pod_failure_by_status(findings: Any, why: str | None) -> None:
+def test_pod_status_determines_failure(findings: Any, why: str | None) -> None:
     assert pods.describe_pod_failure(findings) == why
 
 
@@ -90,7 +90,7 @@ def test_terminating_pods_of_old_revision_are_ignored(
 
 @pytest.fixture
 def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Return the status of three replicas, one of which is down, and the log."""
+    """Return a function that returns status and log of three replicas, one of them down."""
     engine.live = {f"svc-inference-{index}": READY for index in (0, 2)}
     engine.live["svc-inference-1"] = ROLLING
     requests: list[Any] = []

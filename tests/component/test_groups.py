@@ -1,4 +1,4 @@
-"""Serving groups under mocks: objects, their dependencies and the outputs."""
+"""Serving groups with mocks: objects, their dependencies and outputs."""
 
 from __future__ import annotations
 

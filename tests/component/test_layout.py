@@ -1,4 +1,4 @@
-"""One LeaderWorkerSet for each role under mocks: objects, status and rejected updates."""
+"""Layout PerRole with mocks: objects, status and rejected updates."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def test_externally_scaled_replicas_are_ignored() -> None:
     ("seen", "ready", "phase", "active"),
     [
         (live(4, available=True), 4, "Running", "InferenceServiceAvailable"),
-        # An update: one more than there should be, and one of them is not ready yet.
+        # An update with a surge replica; one replica is not ready yet.
         (live(5, available=False), 4, "Deploying", "InferenceServiceAvailable"),
         (live(3, available=False), 3, "Deploying", "Partial"),
         (live(0, available=False), 0, "Deploying", "InferenceServiceProcessing"),
-        # What is known speaks of an older spec.
+        # The status is about an older spec.
         (live(4, available=True, generation=2), 0, "Deploying", "InferenceServiceProcessing"),
         (None, 0, "Unknown", "InferenceServiceCreating"),
     ],
@@ -116,19 +116,19 @@ def test_layout_change_of_running_role_is_rejected(
 
 
 def test_autoscaling_of_running_role_needs_its_layout(engine: Any) -> None:
-    def unwritten(**fields: Any) -> Any:
+    def without_layout(**fields: Any) -> Any:
         return service(role(replicas=5, **fields))
 
     scaled = {"maxReplicas": 5, "metrics": [{"name": "waiting", "target": 5}]}
     engine.state = PER_REPLICA_STATE
     with pytest.raises(InvalidServiceError, match="PerRole cannot replace PerReplica"):
-        deploy(engine, unwritten(autoscaling=scaled))
+        deploy(engine, without_layout(autoscaling=scaled))
     engine.state = PER_ROLE_STATE
     with pytest.raises(
         InvalidServiceError, match="write layout: PerRole to keep it, rename each role"
     ):
-        deploy(engine, unwritten())
-    assert deploy(engine, unwritten(autoscaling=scaled)).children
+        deploy(engine, without_layout())
+    assert deploy(engine, without_layout(autoscaling=scaled)).children
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_renamed_role_can_change_layout(engine: Any, state: Any, layout: str) ->
     assert deploy(engine, service(renamed, layout=layout)).children
     with pytest.raises(InvalidServiceError, match=r"wait\.level: the old replicas \(svc-inference"):
         deploy(engine, service(renamed, layout=layout, wait={"level": "Scheduled"}))
-    # The role that keeps its name is the one that is named.
+    # A role that keeps its name cannot change the layout.
     engine.state = {**state, urn("svc-a-0"): lws_entry("svc-a-0")}
     with pytest.raises(InvalidServiceError, match="in a running role"):
         deploy(engine, service(renamed, role(), layout=layout))
@@ -158,12 +158,12 @@ def test_role_named_like_old_replica_is_rejected(engine: Any) -> None:
         None,
         {},
         {urn("svc-inference-wait", f"{LWS}Patch"): lws_entry("svc-inference")},
-        # Another service, or another component that has the same one in another cluster.
+        # Another service, or a component with the same service in another cluster.
         {urn("svc-inference"): lws_entry("svc-inference", owner="other")},
         {urn("west-inference"): lws_entry("svc-inference")},
         {urn("svc-west-inference"): lws_entry("svc-inference")},
         {urn("svc-inference"): lws_entry("svc-inference", namespace="other")},
-        # An unrelated LeaderWorkerSet, and one whose outputs are not known yet.
+        # An unrelated LeaderWorkerSet, and a LeaderWorkerSet with unknown outputs.
         {urn("svc-inference"): {"type": LWS, "outputs": {"metadata": {"name": "x"}}}},
         {urn("svc-inference"): {"type": LWS, "outputs": {}}},
         {urn("svc-inference", "kubernetes:core/v1:Service"): lws_entry("svc-inference")},

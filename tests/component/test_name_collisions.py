@@ -1,4 +1,4 @@
-"""Two services of one program that would share an object are rejected, unless clusters differ."""
+"""Services that would share an object are rejected unless their clusters differ."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rejected_service_reserves_no_names(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("namespace", ["other", "output"])
-def test_another_namespace_is_allowed(engine: Any, namespace: str) -> None:
+def test_same_name_in_different_namespaces_is_allowed(engine: Any, namespace: str) -> None:
     def program() -> None:
         value: Any = pulumi.Output.from_input("x") if namespace == "output" else namespace
         InferenceService("one", args(name="svc"))
@@ -73,7 +73,7 @@ def test_another_namespace_is_allowed(engine: Any, namespace: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["provider", "providers", "parent"])
-def test_another_cluster_is_allowed(engine: Any, form: str) -> None:
+def test_same_name_in_different_clusters_is_allowed(engine: Any, form: str) -> None:
     def options(name: str) -> Options:
         provider = Provider(name)
         if form == "provider":

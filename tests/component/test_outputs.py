@@ -1,4 +1,4 @@
-"""Outputs in leaves, unknown values in preview, secrets, warnings and stack outputs."""
+"""Outputs as values, unknown values in previews, secrets, warnings and stack outputs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_secret_stays_secret(engine: Any) -> None:
         InferenceService("svc", args(env=[{"name": "HF_TOKEN", "value": token}]))
 
     deployment = engine.run(program)
-    # Read off the wire: the SDK's own reader makes everything around a secret secret as well.
+    # Parsed here, because the SDK would mark all values around a secret as secret.
     sent = json_format.MessageToDict(deployment["svc-inference-0"].request.object)
     (env,) = _container(sent)["env"]
     secret = {rpc._special_sig_key: rpc._special_secret_sig, "value": "t0ken"}
@@ -63,7 +63,7 @@ def test_component_inputs_keep_secrets_and_unknowns(engine: Any) -> None:
 
     deployment = engine.run(program, preview=True)
     assert deployment.component.inputs["namespace"] is ...
-    # Read off the wire: the SDK's own reader makes everything around a secret secret as well.
+    # Parsed here, because the SDK would mark all values around a secret as secret.
     sent = json_format.MessageToDict(deployment.component.request.object)
     (sent_container,) = sent["roles"][0]["template"]["spec"]["containers"]
     secret = {rpc._special_sig_key: rpc._special_secret_sig, "value": "t0ken"}
@@ -227,7 +227,7 @@ def test_preview_of_changed_lws_has_unknown_status(engine: Any) -> None:
 
 
 def test_preview_of_new_generation_has_unknown_status(engine: Any) -> None:
-    # `up --plan` fails if the update ends with another status than the preview knew.
+    # `up --plan` fails if the final status differs from the previewed one.
     for generation in (0, 2):
         metadata = {"name": "svc-inference-0", "generation": generation, "uid": ""}
         engine.live["svc-inference-0"] = {"metadata": metadata, **live()}
@@ -242,7 +242,7 @@ def test_preview_of_new_generation_has_unknown_status(engine: Any) -> None:
 def test_outputs_are_combined_without_nested_outputs(
     engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`Output.all` makes an Output of every structure in a value: the SDK's own calls remain."""
+    """`Output.all` creates an Output for every structure in a value; only the SDK calls it."""
     calls: list[int] = []
     value = pulumi.Output.all
 

@@ -1,4 +1,4 @@
-"""The program of docs/placement.md under mocks: placed services, Outputs and all."""
+"""The program of docs/placement.md with mocks, and placed services with Outputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def selectors(deployment: Any) -> dict[str, str]:
-    """Pool of each LeaderWorkerSet's pods."""
+    """Return the node pool of each LeaderWorkerSet's pods."""
     result = {}
     for child in deployment.children:
         if child.request.type.endswith(":LeaderWorkerSet"):
@@ -43,7 +43,7 @@ def selectors(deployment: Any) -> dict[str, str]:
 
 
 def pod_spec(spec: Any) -> Any:
-    """Return the pod spec of a LeaderWorkerSet, which is a secret as a whole where it holds one."""
+    """Return a LeaderWorkerSet's pod spec, which is secret if it contains a secret."""
     plain = spec[1] if isinstance(spec, tuple) else spec
     return plain["leaderWorkerTemplate"]["workerTemplate"]["spec"]
 

@@ -1,4 +1,4 @@
-"""The example of a platform as the engine sees it: clusters, and another stack's outputs."""
+"""Resources of the platform example: providers, and outputs for another stack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def program(monkeypatch: pytest.MonkeyPatch, folder: Path, stack: str | None) ->
     """Return the project's program, run as the language host would."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
-    # No cluster of this machine may have a say.
+    # Ignore kubeconfigs of this machine.
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
     config: dict[str, str] = {}
     if stack is None:

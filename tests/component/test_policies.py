@@ -1,4 +1,4 @@
-"""The policy pack of the examples, run on what a program registers."""
+"""The example policy pack, run on the resources of a program."""
 
 from __future__ import annotations
 

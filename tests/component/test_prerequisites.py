@@ -1,4 +1,4 @@
-"""The component: the cluster that it reads, its warnings and its errors."""
+"""ServingPrerequisites: the cluster that it reads, its warnings and its errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LWS = "leaderworkerset.x-k8s.io"
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Kubeconfigs and contexts of the clusters that are read; each has LeaderWorkerSet."""
+    """Return kubeconfigs and contexts of the clusters that are read; each has LeaderWorkerSet."""
     result: list[Any] = []
 
     def connect(kubeconfig: Any, context: Any) -> FakeCluster:
@@ -44,7 +44,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.fixture
 def lacking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster without LeaderWorkerSet."""
+    """Connect to a cluster without LeaderWorkerSet."""
     monkeypatch.setattr(
         serving_prerequisites, "KubernetesApi", lambda *_: FakeCluster(without=[LWS])
     )
@@ -97,7 +97,7 @@ def test_missing_prerequisite_fails_with_output_kubeconfig(
 ) -> None:
     with pytest.raises(InvalidServiceError, match="is not served"):
         run(engine, service, kubeconfig=lambda: pulumi.Output.from_input("a\nb"))
-    # The SDK keeps what the failed program still had to say for the next one.
+    # Otherwise the SDK would wait for the failed program's pending calls in the next test.
     _get_rpc_manager().clear()
     SETTINGS.outputs.clear()
 

@@ -18,7 +18,7 @@ CHECK = "fusioninfer:index:ServingPrerequisites"
 
 
 def over_the_wire(value: Any) -> Any:
-    """Return all numbers are floats there."""
+    """Return a value as the Pulumi engine sends it, with all numbers as floats."""
     if isinstance(value, dict):
         return {key: over_the_wire(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -55,7 +55,7 @@ def test_plugin_returns_component_outputs(engine: Any) -> None:
 
     deployment = engine.run(program, preview=True)
     outputs = dict(deployment.exports)
-    # Known when the objects exist.
+    # Unknown until the objects exist.
     del outputs["status"], outputs["endpoint"]
     plan = outputs.pop("plan")
     assert (plan["namespace"], plan["totalGpus"], plan["gang"]["minMember"]) == ("llm", 2, 2)

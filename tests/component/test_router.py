@@ -69,7 +69,7 @@ UNAWAITED = ("LeaderWorkerSet", "Service", "Gateway", "HTTPRoute", "InferencePoo
 
 
 def after(deployment: Any, kind: str) -> set[str]:
-    """Kinds that one kind waits for."""
+    """Return the kinds that a kind depends on."""
     by_urn = {child.urn: child.key[0].rpartition(":")[2] for child in deployment.children}
     (item,) = [child for child in deployment.children if child.key[0].endswith(f":{kind}")]
     return {by_urn[urn] for urn in item.request.dependencies if urn in by_urn}
@@ -77,7 +77,7 @@ def after(deployment: Any, kind: str) -> set[str]:
 
 def test_logical_names_start_with_component_name(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("app", EVERYTHING))
-    # The mocks' engine sees resources as their dependencies come in, not in our order.
+    # The mock engine registers resources when their dependencies resolve, in any order.
     assert sorted(deployment.keys) == sorted(REGISTERED)
     assert len(set(deployment.keys)) == len(REGISTERED), "each name stands once in its type"
     for child in deployment.children:
@@ -89,7 +89,7 @@ def test_registered_inputs_equal_rendered_objects(engine: Any) -> None:
     wanted = render(plan_service(InferenceServiceArgs.model_validate(EVERYTHING)))
     for entry in wanted:
         if entry["kind"] in UNAWAITED:
-            # The program waits for them, and the provider for the picker.
+            # The program waits for these kinds, and the provider waits for the picker.
             value = entry["metadata"].get("annotations", {})
             entry["metadata"]["annotations"] = {**value, "pulumi.com/skipAwait": "true"}
     registered = {

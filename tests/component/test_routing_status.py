@@ -71,9 +71,9 @@ def test_false_condition_makes_service_inactive(
         {"metadata": {"generation": 2}, "status": {"parents": []}},
         of_parent(condition("Accepted", "True")),
         of_parent(condition("Accepted", "Unknown")),
-        of_parent(condition("Exported")),  # none that requests depend on
+        of_parent(condition("Exported")),  # requests do not depend on it
         of_parent(condition("Accepted"), name="another"),
-        of_parent(condition("Accepted", observed=1)),  # speaks of an older spec
+        of_parent(condition("Accepted", observed=1)),  # about an older spec
         {**of_parent(condition("Accepted", observed=1)), "metadata": {"generation": 2.0}},
     ],
 )

@@ -25,7 +25,7 @@ UNASKED = warning(API_SERVER_CHECK_INCOMPLETE, (), "no rights")
 
 
 class FakeServer:
-    """A fake of the server checks: records calls, and returns `found` and `of_cluster`."""
+    """Fake server checks that record calls and return `found` and `of_cluster`."""
 
     def __init__(self) -> None:
         self.found: tuple[Finding, ...] = ()
@@ -48,7 +48,7 @@ class FakeServer:
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
-    """The API server of a program that runs on an engine."""
+    """Return the fake API server; the program runs as on a Pulumi engine."""
     result = FakeServer()
     monkeypatch.setattr(server_check, "has_pulumi_engine", lambda: True)
     monkeypatch.setattr(cluster_access, "KubernetesApi", result.connect)
@@ -57,7 +57,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
 
 
 def previewed(engine: Any, *, preview: bool = True, **fields: Any) -> list[str]:
-    """What a preview logs."""
+    """Return the messages that a preview logs."""
     value = {**CAMEL, **fields}
     logged: list[str] = engine.run(
         lambda: InferenceService("svc", value) and None, preview=preview
@@ -121,7 +121,7 @@ def test_unreadable_cluster_does_not_fail_preview(
 def test_provider_without_known_kubeconfig_is_skipped(
     engine: Any, requests: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is that of a cluster which the update creates first, and kubectl's is another one."""
+    """The update creates that cluster first; the default kubeconfig is of another cluster."""
 
     async def state(provider: Any) -> Any:
         return known

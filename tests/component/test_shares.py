@@ -37,7 +37,7 @@ def test_valid_pair_of_services_has_no_warnings(engine: Any) -> None:
         for order in (("chat", "next"), ("next", "chat")):
             for name in order:
                 route = dict(routes[name])
-                if "hostnames" in route:  # the first pair has the other one's requests
+                if "hostnames" in route:  # the pairs route different hosts
                     route["hostnames"] = [f"{order[0]}.example.com"]
                 fields = routed(
                     httproute=route,

@@ -1,4 +1,4 @@
-"""A route gives a service a share of its requests only when that service is available."""
+"""A route sends a share of its requests to a service only when the service is available."""
 
 from __future__ import annotations
 

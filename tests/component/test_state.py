@@ -50,7 +50,7 @@ def find_replicas(engine: Any, state: Any, *, preview: bool = False) -> Any:
         (entries(0, 1, 2), {0, 1, 2}),
         ({}, set()),
         (entries(0, 2), {0, 2}),
-        # Another name in the program or in the cluster, and what moved into the component.
+        # A different logical or Kubernetes name, and resources moved into the component.
         (entries(0, 1, 2, logical="old"), {0, 1, 2}),
         (entries(0, 1, 2, name="old"), {0, 1, 2}),
         (
@@ -72,7 +72,7 @@ def find_replicas(engine: Any, state: Any, *, preview: bool = False) -> Any:
             },
             {1, 2},
         ),
-        # A rename that stopped after the component, and a LeaderWorkerSet without our labels.
+        # A rename interrupted after the component, and a LeaderWorkerSet without our labels.
         ({component("svc"): {}, **entries(0, 1, 2, logical="old")}, {0, 1, 2}),
         ({urn("x"): lws_entry("svc-inference-0", owner=None), **entries(1, 2)}, {0, 1, 2}),
         # Unknown and secret outputs.
@@ -98,7 +98,7 @@ OBSERVED = {"objects": {"svc-inference-0": {"status": {}}}, "served": {"svc-infe
     ("outputs", "objects", "served"),
     [
         ({"name": "svc", "observed": OBSERVED}, OBSERVED["objects"], OBSERVED["served"]),
-        # Another version of this library, and an update that never ended.
+        # A different version of this library, and an update that did not finish.
         ({"name": "svc"}, {}, None),
         ({}, {}, {}),
         (None, {}, None),
@@ -140,7 +140,7 @@ GROUPED: dict[str, Any] = {"multinode": nodes(4, launcher="none"), "replicas": 3
     [
         ("team-a", ("east", "west")),
         ("team-a", ("west", "east")),
-        # In one namespace of two clusters: known once the other component is registered.
+        # The same namespace in two clusters: known once the other component is registered.
         ("team-b", ("east", "west")),
     ],
 )

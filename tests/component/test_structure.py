@@ -1,4 +1,4 @@
-"""Outputs where structure is needed: rejected, with the field and the way out."""
+"""Outputs in structural fields are rejected; the message names field and fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates with a fake cluster: their order, what they wait for, and how they fail."""
+"""Updates with a fake cluster: order, waits and failures."""
 
 from __future__ import annotations
 

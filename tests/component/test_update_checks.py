@@ -1,4 +1,4 @@
-"""A subGroupPolicy that differs from the stack's state, or is equivalent to it."""
+"""Changes of subGroupPolicy, compared with the stack's state."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def wide(policy: Any, count: int = 5, **spec: Any) -> Any:
 def test_component_and_diff_agree(
     engine: Any, before: Any, after: Any, nodes_: int, differ: bool, more: Any
 ) -> None:
-    # LeaderExcluded of 2 divides what four workers are; LeaderWorker of 2 divides four nodes.
+    # With LeaderExcluded, the size must divide the workers; with LeaderWorker, the nodes.
     old, new = (
         wide(item, 5 if item and item.get("subGroupPolicyType") == "LeaderExcluded" else 4, **more)
         for item in (before, after)

@@ -1,4 +1,4 @@
-"""What the provider waits for, ignores and replaces."""
+"""Annotations by which the provider waits for, ignores and replaces objects."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_template_below_partition_is_ignored(engine: Any) -> None:
     assert ignored == [["spec", 'metadata.labels["fusioninfer.io/revision"]'], []]
 
 
-def test_recreate_replaces_changed_lws(engine: Any) -> None:
+def test_strategy_recreate_replaces_changed_lws(engine: Any) -> None:
     result = deployed(engine, role(), rollout={"strategy": "Recreate"})["svc-inference-0"].request
     assert "spec.leaderWorkerTemplate" in result.replaceOnChanges
     assert result.deleteBeforeReplace
