@@ -20,7 +20,7 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
     PodGroup,
     combine,
 )
-from fusioninfer_pulumi.component.pulumi_sdk import is_yaml_only
+from fusioninfer_pulumi.component.pulumi_sdk import is_render_only
 from fusioninfer_pulumi.component.route_shares import find_growing_shares
 from fusioninfer_pulumi.component.stack_state import Observed, get_stack_state, read_observed
 from fusioninfer_pulumi.component.update_run import Update
@@ -33,8 +33,8 @@ from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, is_s
 Manifest = dict[str, Any]
 Child = TypeVar("Child", bound=KubernetesObject)
 
-#: Kinds of the same service that a kind depends on. The pool does not depend on the endpoint
-#: picker, which is ready only after the pool exists.
+#: The kinds that each kind depends on, in the same service. The pool does not depend on the
+#: endpoint picker, which is ready only after the pool exists.
 DEPENDENCIES = {
     # The scheduler ignores pods whose PodGroup does not exist yet, pods cannot be created without
     # their ServiceAccount, the Job fills the cache that pods read, and the DaemonSets pull images.
@@ -73,8 +73,8 @@ _TYPES: Mapping[str, type[KubernetesObject]] = {
     "PodGroup": PodGroup,
 }
 
-#: Kinds that Pulumi's Kubernetes provider must not await. It awaits some of them by default, and
-#: others because of annotations from an earlier version of this library.
+#: Kinds that Pulumi's Kubernetes provider must not await. It would await some of them by default,
+#: and others because of annotations from an earlier version of this library.
 _NEVER_AWAITED = (
     "LeaderWorkerSet",
     "PodGroup",
@@ -89,7 +89,7 @@ _NEVER_AWAITED = (
     "Service",
 )
 _TEMPLATE = ("spec.leaderWorkerTemplate",)
-# Fields whose change makes a new revision of a LeaderWorkerSet.
+# Fields whose change creates a new revision of a LeaderWorkerSet.
 _REVISION_FIELDS = (*_TEMPLATE, "spec.networkConfig")
 #: The provider's default timeout for a deletion, which is complete once the object's pods are gone.
 _DEFAULT_DELETION_SECONDS = 600
@@ -101,9 +101,9 @@ class Children:
     """The children of one component, and the update that registers them.
 
     Attributes:
-        is_yaml_only: Whether Pulumi only writes the objects to files.
-        observed: Live state at the end of the update, known when the service is up. In a preview,
-            that of the last update.
+        is_render_only: Whether the provider only renders the objects as YAML.
+        observed: Live state at the end of the update, known when the update has ended. In a
+            preview, the live state at the end of the last update.
         observed_objects: `observed.objects`: the live objects by Kubernetes name.
     """
 
@@ -123,15 +123,15 @@ class Children:
         """
         self._registered: dict[str, list[tuple[Manifest, KubernetesObject]]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
-        self._yaml_only_input = is_yaml_only(component)
-        self.is_yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._yaml_only_input)
+        self._render_only_input = is_render_only(component)
+        self.is_render_only: pulumi.Output[bool] = pulumi.Output.from_input(self._render_only_input)
         self._steps = {step.name: step for step in order_update(plan)}
         self._existing = existing or {}
         self._update: Update | None = None
         self.observed = pulumi.Output.from_input(Observed())
-        if is_pulumi_update() and self._yaml_only_input is not True:
+        if is_pulumi_update() and self._render_only_input is not True:
             self._update = Update(
-                component, name, plan, manifests, existing, self.is_yaml_only.future
+                component, name, plan, manifests, existing, self.is_render_only.future
             )
             self.observed = self._update.result
         elif pulumi.runtime.is_dry_run():
@@ -140,7 +140,7 @@ class Children:
             [self.observed], lambda values: dict(values[0].objects)
         )
         resource = None
-        # Not in a function, because Pulumi's SDK records each resource's call stack.
+        # This loop is not a function, because Pulumi's SDK records the call stack of each resource.
         for manifest in manifests:
             kind = manifest["kind"]
             resource_type = _TYPES.get(kind, KubernetesObject)
@@ -151,13 +151,13 @@ class Children:
                 self._update.add_resource(kind, manifest["metadata"]["name"], resource)
         if self._update is not None:
             if resource is not None:
-                # Dependents of the component wait for the URNs of all its objects, and so for the
-                # end of the update.
+                # Dependents of the component wait for the URNs of all its objects. Holding the
+                # last URN makes them wait for the end of the update.
                 resource.hold(self.observed)
             self._update.start()
 
     def find_by_type(self, kind: type[Child]) -> dict[str, Child]:
-        """Return the objects of a Python class by Kubernetes name, in apply order."""
+        """Return the objects of a resource class by Kubernetes name, in apply order."""
         resources = self.find_by_kind(kind.__name__).items()
         return {name: resource for name, resource in resources if isinstance(resource, kind)}
 
@@ -169,16 +169,16 @@ class Children:
     def get_deadline(self) -> pulumi.Output[float | None]:
         """Return the update's deadline (`time.monotonic`), known when the update has ended.
 
-        None if the update waits for nothing, for example if it writes files.
+        It is None if the program does not wait: in previews, and if the provider only renders YAML.
         """
         # The endpoint can respond only once the Services are registered.
         service_ids = [resource.id for resource in self.find_by_kind("Service").values()]
 
-        def read_deadline(values: list[Any]) -> float | None:
-            yaml_only, *_ = values
-            return None if yaml_only or self._update is None else self._update.deadline
+        def select_deadline(values: list[Any]) -> float | None:
+            render_only, *_ = values
+            return None if render_only or self._update is None else self._update.deadline
 
-        return combine([self.is_yaml_only, self.observed, *service_ids], read_deadline)
+        return combine([self.is_render_only, self.observed, *service_ids], select_deadline)
 
     def _format_logical_name(self, manifest: Mapping[str, Any]) -> str:
         """Return the object's name with the component's name in place of the service's."""
@@ -193,12 +193,12 @@ class Children:
 
     def _build_options(self, manifest: Manifest) -> pulumi.ResourceOptions:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
-        group = _read_group(manifest)
+        group = _get_group(manifest)
         dependencies = [
             dependency
             for other_kind in DEPENDENCIES.get(kind, ())
             for other_manifest, dependency in self._registered.get(other_kind, ())
-            if _read_group(other_manifest) in (None, group)
+            if _get_group(other_manifest) in (None, group)
         ]
         depends_on: Any = dependencies
         object_options = pulumi.ResourceOptions()
@@ -230,30 +230,32 @@ class Children:
     def _add_await_annotation(self, manifest: Manifest) -> Manifest:
         """Add `skipAwait` if the provider must not wait for the object.
 
-        Objects that are written to files do not get the annotation.
+        Objects that are only rendered as YAML do not get the annotation.
         """
         kind, metadata = manifest["kind"], manifest["metadata"]
         skips_await = kind in _NEVER_AWAITED
         if kind == "Deployment":
             skips_await = not self._plan.wait.level.awaits_replicas
-        if not skips_await or self._yaml_only_input is True:
+        if not skips_await or self._render_only_input is True:
             return manifest
         annotations = {**(metadata.get("annotations") or {}), labels.PULUMI_SKIP_AWAIT: "true"}
         annotated = {**metadata, "annotations": annotations}
-        if isinstance(self._yaml_only_input, pulumi.Output):
-            chosen = self._yaml_only_input.apply(lambda only: metadata if only else annotated)
+        if isinstance(self._render_only_input, pulumi.Output):
+            chosen = self._render_only_input.apply(
+                lambda render_only: metadata if render_only else annotated
+            )
             return {**manifest, "metadata": chosen}
         return {**manifest, "metadata": annotated}
 
 
-def _read_group(manifest: Manifest) -> str | None:
+def _get_group(manifest: Manifest) -> str | None:
     """Return the serving group of an object, or None if it belongs to all groups."""
     group: str | None = manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
     return group
 
 
 def build_timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | None:
-    """Return the provider's timeouts for an object; None for its defaults."""
+    """Return the provider's timeouts for an object, or None if the defaults apply."""
     kind, delete = manifest["kind"], _compute_deletion_timeout(manifest)
     if kind == "Job" and plan.model.warm_up:
         # The update always waits for the Job, because pods need the model.
@@ -270,14 +272,15 @@ def build_lws_options(
 ) -> pulumi.ResourceOptions:
     """Return a LeaderWorkerSet's options: which changes are ignored, and which replace it.
 
-    `has_sub_groups`: the old or new spec has a `subGroupPolicy`, which is immutable.
-    `is_same_policy`: both policies are equivalent. Pulumi compares fields, and would replace the
-    LeaderWorkerSet if only one of them sets the default `type` explicitly.
+    `has_sub_groups` is whether the old or new spec has a `subGroupPolicy`, which is immutable.
+    `is_same_policy` is whether both policies are equivalent: Pulumi compares fields, and would
+    replace the LeaderWorkerSet if only one of them sets the default `type` explicitly.
     """
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
     ignored: list[str] = []
     if step.is_frozen:
-        # The template in the stack's state stays. With layout PerRole `replicas` may still change.
+        # Keeps the pod template in the stack's state. With layout PerRole, the number of replicas
+        # may still change.
         ignored += list(_REVISION_FIELDS) if step.is_per_role else ["spec"]
         ignored.append(f'metadata.labels["{labels.REVISION}"]')
     elif is_same_policy:
@@ -287,8 +290,8 @@ def build_lws_options(
     return pulumi.ResourceOptions(
         ignore_changes=ignored or None,
         replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
-        # These replacements keep the name, so the old object must be deleted first. For any other
-        # reason Pulumi replaces an object only under a new name, and creates the new one first.
+        # These replacements keep the name, so the old object must be deleted first. All other
+        # replacements have a new name; Pulumi creates the new object first.
         delete_before_replace=(recreate or has_sub_groups) or None,
     )
 
@@ -296,13 +299,15 @@ def build_lws_options(
 def _compute_deletion_timeout(manifest: Manifest) -> str | None:
     """Return the timeout for deleting an object with pods, as a duration.
 
-    It is the longest `terminationGracePeriodSeconds` of its pods plus a margin; None if the
+    It is the longest `terminationGracePeriodSeconds` of the pods plus a margin, or None if the
     provider's default of 10 minutes is enough.
     """
     spec = manifest.get("spec") or {}
     lws = spec.get("leaderWorkerTemplate") or {}
     pods = spec.get("template"), lws.get("leaderTemplate"), lws.get("workerTemplate")
-    graces = [((pod or {}).get("spec") or {}).get("terminationGracePeriodSeconds") for pod in pods]
-    longest = max((grace for grace in graces if isinstance(grace, int)), default=0)
+    grace_periods = [
+        ((pod or {}).get("spec") or {}).get("terminationGracePeriodSeconds") for pod in pods
+    ]
+    longest = max((grace for grace in grace_periods if isinstance(grace, int)), default=0)
     seconds = longest + _DELETION_MARGIN_SECONDS
     return f"{seconds}s" if seconds > _DEFAULT_DELETION_SECONDS else None

@@ -1,4 +1,4 @@
-"""Reads the cluster of a component's objects, and keeps the services created in it."""
+"""Reads a component's cluster, and remembers which services the program has created there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_pulumi_update() -> bool:
 
 
 async def read_kubeconfig(component: pulumi.Resource) -> tuple[str | None, str | None]:
-    """Return kubeconfig and context of a component's provider; None for kubectl's default."""
+    """Return kubeconfig and context of a component's provider; None means kubectl's default."""
     provider = get_kubernetes_provider(component)
     if provider is None:
         config = pulumi.Config("kubernetes")
@@ -127,29 +127,31 @@ def list_objects(
     return objects
 
 
-def describe_read_error(problem: Exception) -> str:
-    """Return a message for a failed read; for an unexpected error it contains the error's type."""
-    return str(problem) if isinstance(problem, UnreadableError) else repr(problem)
+def describe_read_error(exc: Exception) -> str:
+    """Return a message for a failed read, with the exception's type if it is unexpected."""
+    return str(exc) if isinstance(exc, UnreadableError) else repr(exc)
 
 
 def get_program_services(opts: pulumi.ResourceOptions | None) -> ClusterServices:
     """Return the services that the program has created so far in a component's cluster.
 
-    `opts` are the component's options, whose provider stands for the cluster.
+    `opts` are the component's options; their provider identifies the cluster.
     """
     stack = pulumi.runtime.get_root_resource()
-    # Under mocks tests may register a service several times, so nothing is kept.
+    # Tests with mocks may register a service more than once, so nothing is remembered.
     if stack is None or not is_program_running():
         return ClusterServices()
     provider = _find_provider(opts) if opts is not None else None
-    clusters = _services.setdefault(stack, {})
-    return clusters.setdefault(id(provider) if provider is not None else 0, ClusterServices())
+    services_by_provider = _services.setdefault(stack, {})
+    return services_by_provider.setdefault(
+        0 if provider is None else id(provider), ClusterServices()
+    )
 
 
 def _find_provider(opts: pulumi.ResourceOptions) -> pulumi.ProviderResource | None:
-    single = pulumi.ResourceOptions(providers=[opts.provider] if opts.provider else None)
-    # Merged options have a mapping of providers by package, in which `provider` takes precedence.
-    providers = pulumi.ResourceOptions.merge(opts, single).providers
+    # Merged options map each package to its provider. `provider` takes precedence over `providers`.
+    provider_option = pulumi.ResourceOptions(providers=[opts.provider] if opts.provider else None)
+    providers = pulumi.ResourceOptions.merge(opts, provider_option).providers
     if isinstance(providers, Mapping) and "kubernetes" in providers:
         return providers["kubernetes"]
     return get_kubernetes_provider(opts.parent) if opts.parent is not None else None

@@ -29,16 +29,17 @@ from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import API_VERSION, NATIVE_API_VERSION
 
-#: Timeouts after a failed update; they are longer, because some reasons are visible only briefly.
+#: Timeouts of the reads that explain a failed update. They are long because the library watches for
+#: reasons that are visible only briefly.
 _READ_SERVICE_SECONDS, _WATCH_SECONDS, _WATCH_MARGIN_SECONDS = 40.0, 20.0, 10.0
 #: Interval between reads of pods while an update waits.
 _POD_INTERVAL_SECONDS = 10.0
 #: Maximum lines of an explanation.
 _MAX_LINES = 12
-#: Field selectors; LeaderWorkerSet reports the recreation of a group with a normal event.
+#: Field selectors of events. LeaderWorkerSet reports that it recreates a group in a normal event.
 _EVENT_SELECTORS = ("type=Warning", "type=Normal,reason=RecreateGroup")
-#: Waiting reasons of containers that are about to start.
-_STARTING = ("ContainerCreating", "PodInitializing")
+#: Waiting reasons of containers that are starting as expected.
+_STARTING_REASONS = ("ContainerCreating", "PodInitializing")
 _MAX_EVENTS = 2
 _MAX_CHARACTERS = 300
 _PODS = ("v1", "Pod")
@@ -80,10 +81,9 @@ class PodSnapshot:
 def read_service(api: KubernetesApi, namespace: str, service: str) -> PodSnapshot:
     """Read a service's pods and PodGroups, and events that may explain their state.
 
-    Reads that are not allowed are in `unread`. Raises UnreadableError if the cluster does not
-    respond.
+    Forbidden reads are listed in `unread`. Raises UnreadableError if the cluster does not respond.
     """
-    pods = api.list_objects("v1", "Pod", namespace, labelSelector=_selector(service)) or []
+    pods = api.list_objects("v1", "Pod", namespace, labelSelector=_format_selector(service)) or []
     events = [
         event
         for selector in _EVENT_SELECTORS
@@ -92,7 +92,8 @@ def read_service(api: KubernetesApi, namespace: str, service: str) -> PodSnapsho
     native = any(pod["spec"].get("schedulingGroup") for pod in pods)
     version = NATIVE_API_VERSION if native else API_VERSION
     groups = (
-        api.list_objects(version, "PodGroup", namespace, labelSelector=_selector(service)) or []
+        api.list_objects(version, "PodGroup", namespace, labelSelector=_format_selector(service))
+        or []
     )
     gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
     has_kueue = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
@@ -104,29 +105,29 @@ def watch_service(
     api: KubernetesApi,
     namespace: str,
     service: str,
-    known: PodSnapshot,
+    initial: PodSnapshot,
     is_explained: Callable[[PodSnapshot], bool],
     seconds: float,
 ) -> PodSnapshot:
     """Watch a service's pods, because a crashed pod may be gone at the next read.
 
-    Return `known` with each pod as it was when it was last ready or showed a reason, or else as it
-    is now. A reason may be visible only briefly, because LeaderWorkerSet deletes a group's pods as
-    soon as one of their containers has restarted.
+    Return `initial` with updated pods: each as it was when it was last ready or showed a reason why
+    it is not, or as it is now if it never was or did. A reason may be visible only briefly, because
+    LeaderWorkerSet deletes a group's pods as soon as one of their containers has restarted.
     Watching ends when `is_explained` returns true or after `seconds`.
     """
-    pods = {get_name(pod): pod for pod in known.pods}
-    snapshot = known
-    selector = _selector(service)
+    pods = {get_name(pod): pod for pod in initial.pods}
+    snapshot = initial
+    selector = _format_selector(service)
     watch = api.watch("v1", "Pod", namespace, seconds=seconds, labelSelector=selector)
     with contextlib.closing(watch) as changes:
         for kind, pod in changes:
-            before = pods.get(get_name(pod))
-            if is_ready_or_explained(pod) or before is None or not is_ready_or_explained(before):
+            old = pods.get(get_name(pod))
+            if is_ready_or_explained(pod) or old is None or not is_ready_or_explained(old):
                 pods[get_name(pod)] = pod
             if kind == "DELETED" and not is_ready_or_explained(pods[get_name(pod)]):
                 del pods[get_name(pod)]
-            snapshot = replace(known, pods=list(pods.values()))
+            snapshot = replace(initial, pods=list(pods.values()))
             if is_explained(snapshot):
                 break
     return snapshot
@@ -135,7 +136,7 @@ def watch_service(
 async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) -> list[str]:
     """Explain why LeaderWorkerSets of a service are not available, one line for each reason.
 
-    The reasons include the scheduler's and Kueue's. Never raises.
+    The reasons include messages of the scheduler and of Kueue. It never raises.
     """
 
     def is_explained(snapshot: PodSnapshot) -> bool:
@@ -143,7 +144,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
 
     try:
         snapshot = await cluster.read(read_service, service, seconds=_READ_SERVICE_SECONDS)
-        # Credentials that cannot list pods usually cannot watch them, either.
+        # Credentials that cannot list pods usually cannot watch them.
         if not is_explained(snapshot) and (snapshot.pods or not snapshot.unread):
             arguments = service, snapshot, is_explained, _WATCH_SECONDS
             seconds = _WATCH_SECONDS + _WATCH_MARGIN_SECONDS
@@ -162,7 +163,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
 
 
 def explain_lws(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
-    """Explain why LeaderWorkerSets are not available: one line for each reason, with its pods."""
+    """Explain why LeaderWorkerSets are not available: one line for each reason, with pod names."""
     pods = [pod for name in names for pod in snapshot.find_pods(name)]
     lines = _group_by_reason(pods, lambda pod: describe_pod_problem(pod, snapshot.events))
     for name in names:
@@ -172,7 +173,7 @@ def explain_lws(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
 
 
 def explain_gang(snapshot: PodSnapshot) -> list[str]:
-    """Return the scheduler's messages about PodGroups, if any pod has no node."""
+    """Return the scheduler's messages about PodGroups, or none if all pods have a node."""
     if all(map(is_bound, snapshot.pods)):
         return []
     problems = {get_name(group): explain_unplaced_gang(group) for group in snapshot.pod_groups}
@@ -196,7 +197,10 @@ def explain_queue(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
 
 
 def has_lws_reason(name: str, snapshot: PodSnapshot) -> bool:
-    """Return whether all pods of a LeaderWorkerSet are ready or show a reason, or an event does."""
+    """Return whether each pod of a LeaderWorkerSet is ready or shows why it is not.
+
+    If the LeaderWorkerSet has no pods, return whether a warning explains that.
+    """
     pods = snapshot.find_pods(name)
     # The normal event RecreateGroup does not contain the reason.
     warnings = [event for event in snapshot.events if event.get("type") == "Warning"]
@@ -204,10 +208,10 @@ def has_lws_reason(name: str, snapshot: PodSnapshot) -> bool:
 
 
 class Progress:
-    """Shows the progress of an update as one line that is replaced."""
+    """Shows the progress of an update as a line that Pulumi replaces."""
 
     def __init__(self, component: pulumi.Resource, plan: ServicePlan, cluster: Cluster) -> None:
-        """Prepare the progress of an update, with reasons from `cluster`."""
+        """Prepare the progress of an update; the reasons are read from `cluster`."""
         self._component, self._plan, self._cluster = component, plan, cluster
         self._pods, self._next_read = PodSnapshot(), time.monotonic() + _POD_INTERVAL_SECONDS
         self._lws_name, self._waiting_since = "", 0.0
@@ -221,7 +225,7 @@ class Progress:
             self._lws_name, self._waiting_since = lws_name, now
         if now >= self._next_read:
             self._next_read = now + _POD_INTERVAL_SECONDS
-            # The previous reasons stay if the pods cannot be read.
+            # If the pods cannot be read, the line keeps the previous reasons.
             with contextlib.suppress(UnreadableError):
                 pods = await self._cluster.read_objects(self._plan.service, _PODS)
                 self._pods = PodSnapshot(list(pods.values()))
@@ -246,7 +250,8 @@ def format_progress(
 ) -> str:
     """Return a line such as `decode 1/2 available; pod svc-decode-1-0: phase Pending; for 3m`.
 
-    It has the first reason why pods of `lws_name` are not ready, and how long the update waits.
+    It contains the first reason why pods of `lws_name` are not ready, and the `minutes` for which
+    the update has waited for them.
     """
     counts = ", ".join(
         f"{role.name} {sum(count_ready_replicas(lws, live.get(lws.name)) for lws in role.lws)}"
@@ -265,19 +270,19 @@ async def read_lws_failures(
     plan: ServicePlan,
     live: Mapping[str, Mapping[str, Any] | None],
     *,
-    is_yaml_only: bool,
+    is_render_only: bool,
 ) -> dict[str, str]:
     """Read the pods of unavailable LeaderWorkerSets, and explain why they failed, by name.
 
-    `live` has the LeaderWorkerSets by name. The result is empty in previews and if `is_yaml_only`.
-    On an error it is empty too, and a line is logged.
+    `live` maps names to LeaderWorkerSets. The result is empty in previews, if `is_render_only`, and
+    on an error, which is logged.
     """
     revisions = {
         name: lookup(state, "metadata", "labels", labels.REVISION)
         for name, state in live.items()
         if not is_available(state)
     }
-    if is_yaml_only or not revisions or not is_pulumi_update():
+    if is_render_only or not revisions or not is_pulumi_update():
         return {}
     try:
         pods = await Cluster(component, plan.namespace).read_objects(plan.service, _PODS)
@@ -292,12 +297,12 @@ async def read_lws_failures(
 def find_lws_failures(revisions: Mapping[str, str | None], snapshot: PodSnapshot) -> dict[str, str]:
     """Explain why LeaderWorkerSets failed, by name; pods that may become ready are not failures.
 
-    `revisions`: revision label of each LeaderWorkerSet.
+    `revisions` maps each LeaderWorkerSet to its revision label.
     """
     failures = {}
     for name, revision in revisions.items():
-        # Pods of the current revision count even while they are being deleted, because only a crash
-        # deletes them. The update deletes pods of other revisions.
+        # Pods of the current revision count even while they are being deleted, because they are
+        # deleted only after a crash. Pods of other revisions are deleted by the update.
         pods = [
             pod
             for pod in snapshot.find_pods(name)
@@ -313,7 +318,7 @@ def find_lws_failures(revisions: Mapping[str, str | None], snapshot: PodSnapshot
     return failures
 
 
-def _selector(service: str) -> str:
+def _format_selector(service: str) -> str:
     return f"{labels.SERVICE}={service}"
 
 
@@ -331,17 +336,17 @@ def _group_by_reason(
 def _list_lws_events(name: str, events: Sequence[Object]) -> Iterator[str]:
     """Yield the latest events of a LeaderWorkerSet and its StatefulSets."""
     # The workers' StatefulSet is named after the LeaderWorkerSet and the group index.
-    object_name = re.compile(rf"{re.escape(name)}(-\d+)?")
+    name_pattern = re.compile(rf"{re.escape(name)}(-\d+)?")
     objects = (event.get("involvedObject") or {} for event in events)
-    subjects = {(str(subject.get("kind")), str(subject.get("name"))) for subject in objects}
-    for kind, subject in sorted(subjects):
-        if kind in ("LeaderWorkerSet", "StatefulSet") and object_name.fullmatch(subject):
-            for text in find_latest_events(events, kind, subject):
-                yield f"{kind} {subject}: {text}"
+    kinds_and_names = {(str(item.get("kind")), str(item.get("name"))) for item in objects}
+    for kind, object_name in sorted(kinds_and_names):
+        if kind in ("LeaderWorkerSet", "StatefulSet") and name_pattern.fullmatch(object_name):
+            for text in find_latest_events(events, kind, object_name):
+                yield f"{kind} {object_name}: {text}"
 
 
 def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
-    """Describe why a pod is not ready, on one line without its name; None if it is ready."""
+    """Describe on one line why a pod is not ready; None if it is ready."""
     if _is_ready(pod):
         return None
     reasons = list(_find_reasons(pod))
@@ -354,8 +359,8 @@ def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
     reasons += find_latest_events(events, "Pod", get_name(pod))
     phase = (pod.get("status") or {}).get("phase") or "unknown"
     # A pod with a node stays Pending until the kubelet can start its containers.
-    action = "pulling images or mounting volumes" if phase == "Pending" else "not ready"
-    return "; ".join(dict.fromkeys(reasons)) or f"phase {phase}, {action}"
+    activity = "pulling images or mounting volumes" if phase == "Pending" else "not ready"
+    return "; ".join(dict.fromkeys(reasons)) or f"phase {phase}, {activity}"
 
 
 def is_ready_or_explained(pod: Object) -> bool:
@@ -364,9 +369,9 @@ def is_ready_or_explained(pod: Object) -> bool:
 
 
 def describe_pod_failure(pod: Object) -> str | None:
-    """Describe why a pod failed, on one line without its name.
+    """Describe on one line why a pod failed.
 
-    None if the pod is ready or may still become ready: while it waits for a node, starts or runs.
+    Return None if the pod is ready, or if it may become ready: it waits for a node, starts or runs.
     """
     scheduled = find_condition(pod.get("status") or {}, "PodScheduled")
     if _is_ready(pod) or scheduled.get("status") == "False":
@@ -377,8 +382,12 @@ def describe_pod_failure(pod: Object) -> str | None:
 def find_latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:
     """Return the messages of an object's latest events, the latest first."""
     reference = {"kind": kind, "name": name}
-    matching = [e for e in events if reference.items() <= (e.get("involvedObject") or {}).items()]
-    matching.sort(key=_read_event_time, reverse=True)
+    matching = [
+        event
+        for event in events
+        if reference.items() <= (event.get("involvedObject") or {}).items()
+    ]
+    matching.sort(key=_get_event_time, reverse=True)
     texts = dict.fromkeys(
         _format_reason(event.get("reason"), event.get("message")) for event in matching
     )
@@ -386,7 +395,7 @@ def find_latest_events(events: Sequence[Object], kind: str, name: str) -> list[s
 
 
 def _find_reasons(pod: Object, *, include_running: bool = True) -> Iterator[str]:
-    """Yield reasons why a pod is not ready, with or without those of running containers."""
+    """Yield the reasons why a pod is not ready; `include_running` adds running containers."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         yield _format_reason(status.get("reason") or "Failed", status.get("message"))
@@ -400,26 +409,27 @@ def _find_reasons(pod: Object, *, include_running: bool = True) -> Iterator[str]
     for container in containers:
         name = f"container {container['name']}"
         state = container.get("state") or {}
-        waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
-        before = (container.get("lastState") or {}).get("terminated") or {}
+        waiting, terminated = state.get("waiting") or {}, state.get("terminated") or {}
+        last_terminated = (container.get("lastState") or {}).get("terminated") or {}
         is_running = state.get("running") is not None
         if is_running and not include_running:
             continue
-        if waiting.get("reason") and waiting["reason"] not in _STARTING:
+        if waiting.get("reason") and waiting["reason"] not in _STARTING_REASONS:
             yield f"{name}: {_format_reason(waiting['reason'], waiting.get('message'))}"
-        if ended and ended.get("exitCode"):
-            yield f"{name}: {_format_exit(ended)}"
-        elif before:
+        if terminated and terminated.get("exitCode"):
+            yield f"{name}: {_format_exit(terminated)}"
+        elif last_terminated:
             times = container.get("restartCount") or 0
             restarts = f"restarted {times} time{'' if times == 1 else 's'}"
-            yield f"{name}: {_format_exit(before)}, {restarts}"
+            yield f"{name}: {_format_exit(last_terminated)}, {restarts}"
         elif is_running and not container.get("ready"):
             yield f"{name}: running but not ready"
 
 
-def _format_exit(ended: Mapping[str, Any]) -> str:
-    reason = f" ({ended['reason']})" if ended.get("reason") else ""
-    return _format_reason(f"exit code {ended.get('exitCode')}{reason}", ended.get("message"))
+def _format_exit(terminated: Mapping[str, Any]) -> str:
+    reason = f" ({terminated['reason']})" if terminated.get("reason") else ""
+    text = f"exit code {terminated.get('exitCode')}{reason}"
+    return _format_reason(text, terminated.get("message"))
 
 
 def _is_ready(pod: Object) -> bool:
@@ -433,7 +443,7 @@ def _format_reason(reason: Any, message: Any) -> str:
     return ": ".join(filter(None, (str(reason or ""), text)))
 
 
-def _read_event_time(event: Object) -> str:
+def _get_event_time(event: Object) -> str:
     times = (
         event.get("lastTimestamp"),
         lookup(event, "series", "lastObservedTime"),

@@ -61,15 +61,15 @@ def probe(url: str) -> None:
     # The URL is the service's endpoint, never a file.
     request = urllib.request.Request(url + PATH, headers={"Accept": "application/json"})  # noqa: S310
     try:
-        with opener.open(request, timeout=_RESPONSE_SECONDS) as answer:
-            body = json.loads(answer.read(_MAX_BYTES))
+        with opener.open(request, timeout=_RESPONSE_SECONDS) as response:
+            body = json.loads(response.read(_MAX_BYTES))
     except urllib.error.HTTPError as exc:
-        # An endpoint that rejects the request for its missing credentials is ready.
+        # An endpoint that rejects the request because it lacks credentials is ready.
         if exc.code not in _CREDENTIALS_REQUIRED:
             raise NotReadyError(f"HTTP status {exc.code}") from None
         return
     except (OSError, http.client.HTTPException) as exc:
-        # Only errors while connecting have a `reason`; after others the endpoint was reached.
+        # Only connection errors have a `reason`; other errors mean that the endpoint was reached.
         reason: Any = getattr(exc, "reason", None)
         unreachable = (socket.gaierror, ssl.SSLCertVerificationError, TimeoutError)
         if isinstance(reason, unreachable) or getattr(reason, "errno", None) in _UNREACHABLE:
@@ -91,27 +91,27 @@ async def wait_until_ready(
 ) -> None:
     """Wait until an endpoint serves.
 
-    Raises UnreachableError if it cannot be reached for `grace` seconds, or at once for a
-    cluster-internal name (`.svc`). Raises NotReadyError if it is reachable but does not serve
-    within `seconds`.
+    Raises UnreachableError if it cannot be reached for `grace` seconds; for a cluster-internal name
+    (`.svc`) immediately. Raises NotReadyError if it is reachable but does not serve within
+    `seconds`.
     """
     started = time.monotonic()
     if (urlsplit(url).hostname or "").endswith(".svc"):
         grace = 0.0
-    last_problem: NotReadyError | None = None
+    last_error: NotReadyError | None = None
     while True:
         try:
-            response = asyncio.get_running_loop().run_in_executor(THREADS, send, url)
-            await asyncio.wait_for(response, _PROBE_SECONDS)
+            request = asyncio.get_running_loop().run_in_executor(THREADS, send, url)
+            await asyncio.wait_for(request, _PROBE_SECONDS)
         except NotReadyError as exc:
-            last_problem = exc
+            last_error = exc
         except (UnreachableError, asyncio.TimeoutError) as exc:
-            if last_problem is None and time.monotonic() - started >= min(grace, seconds):
+            if last_error is None and time.monotonic() - started >= min(grace, seconds):
                 raise UnreachableError(str(exc) or "no response") from None
         else:
             return
         if time.monotonic() - started + pause > seconds:
-            raise last_problem or UnreachableError("not reachable before the timeout")
+            raise last_error or UnreachableError("not reachable before the timeout")
         await asyncio.sleep(pause)
 
 
@@ -123,8 +123,9 @@ def probe_endpoint(
 ) -> None:
     """Probe the endpoint at the end of an update, and fail if it is reachable but does not serve.
 
-    It does nothing in previews, if objects are written to files, or without the Pulumi engine. No
-    resource or output depends on the result. `get_deadline` is `Children.get_deadline`.
+    It does nothing in previews, if the provider only renders YAML, or if the Pulumi engine does not
+    run the program. No resource or output depends on the result. `get_deadline` is
+    `Children.get_deadline`.
     """
     if (
         plan.wait.level is not WaitLevel.SERVING

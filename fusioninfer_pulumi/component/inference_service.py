@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pulumi
@@ -32,9 +32,10 @@ from fusioninfer_pulumi.component.pulumi_sdk import collected_services, make_unk
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import (
     OBSERVED,
+    Observed,
     find_stack_lws,
+    get_object_version,
     get_stack_state,
-    read_version,
 )
 from fusioninfer_pulumi.component.status import ServiceStatus, compute_status
 from fusioninfer_pulumi.findings import (
@@ -124,7 +125,7 @@ class InferenceService(pulumi.ComponentResource):
         """
         self.plan = _validate_and_plan(name, args)
         manifests = render(self.plan)
-        # Collisions with the services that the program has created before.
+        # `add` returns findings about collisions with services that the program created before.
         collisions = get_program_services(opts).add(self.plan)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
@@ -134,7 +135,7 @@ class InferenceService(pulumi.ComponentResource):
         super().__init__(TOKEN, name, build_recorded_inputs(self.plan), opts)
         collected = collected_services.get()
         if collected is not None:
-            # A command of the command line runs the program, and reports the findings itself.
+            # The command line runs the program, and reports the findings itself.
             collected.append((name, self.plan))
         else:
             ignored = parse_ignored_rules(self.plan.meta.annotations)
@@ -161,15 +162,15 @@ class InferenceService(pulumi.ComponentResource):
         versions = {lws_name: lws.version for lws_name, lws in (stack_lws or {}).items()}
         self.status = self._compute_status(observed_objects, versions)
         probe_endpoint(self, self.plan, self.endpoint, self._children.get_deadline)
-        check_on_server(self, self.plan, self._children.is_yaml_only, log_warnings)
-        record = self._children.observed.apply(asdict)
+        check_on_server(self, self.plan, self._children.is_render_only, log_warnings)
+        record = self._children.observed.apply(Observed.build_output)
         self.register_outputs(
             {
                 "name": self.name,
                 "namespace": self.namespace,
                 "endpoint": self.endpoint,
                 "status": self.status,
-                # `up --plan` rejects outputs that differ from those that the preview knew.
+                # `up --plan` rejects outputs that differ from known outputs of the preview.
                 OBSERVED: make_unknown_output() if pulumi.runtime.is_dry_run() else record,
             }
         )
@@ -205,9 +206,9 @@ class InferenceService(pulumi.ComponentResource):
         if endpoint_plan is None or self.gateway is None:
             return pulumi.Output.from_input("")
 
-        def format_gateway_url(states: list[LiveObjects]) -> str:
-            gateways, observed = states
-            # The Gateway may have got its address while the update waited.
+        def format_gateway_url(values: list[LiveObjects]) -> str:
+            gateways, observed = values
+            # The Gateway may have received its address while the update waited.
             (name,) = gateways
             live_gateway = find_latest(gateways[name], observed.get(name)) or {}
             return endpoint_plan.format_gateway_url(live_gateway.get("status"))
@@ -218,7 +219,10 @@ class InferenceService(pulumi.ComponentResource):
     def _compute_status(
         self, observed_objects: pulumi.Output[LiveObjects], versions: Mapping[str, ObjectVersion]
     ) -> pulumi.Output[ServiceStatus]:
-        """Return the status; unknown in previews that change a LeaderWorkerSet of `versions`."""
+        """Return the status; unknown in a preview that changes any LeaderWorkerSet.
+
+        `versions` are the UIDs and generations of the LeaderWorkerSets in the stack's state.
+        """
         plan = self.plan
         # Names are unique among these kinds.
         objects = {
@@ -232,14 +236,14 @@ class InferenceService(pulumi.ComponentResource):
                 name: find_latest(state, observed.get(name)) for name, state in registered.items()
             }
             lws = {name: live[name] for name in self.leader_worker_sets}
-            is_yaml_only = bool(await self._children.is_yaml_only.future())
-            failures = await read_lws_failures(self, plan, lws, is_yaml_only=is_yaml_only)
+            is_render_only = bool(await self._children.is_render_only.future())
+            failures = await read_lws_failures(self, plan, lws, is_render_only=is_render_only)
             return compute_status(plan, live, failures)
 
-        def compute_if_known(states: list[LiveObjects]) -> Any:
-            registered, observed = states
+        def compute_if_known(values: list[LiveObjects]) -> Any:
+            registered, observed = values
             if pulumi.runtime.is_dry_run() and any(
-                read_version(registered[name]["metadata"]) != version
+                get_object_version(registered[name]["metadata"]) != version
                 for name, version in versions.items()
             ):
                 return make_unknown_output()
@@ -251,9 +255,9 @@ class InferenceService(pulumi.ComponentResource):
 
 
 def build_recorded_inputs(plan: ServicePlan) -> dict[str, Any]:
-    """Return the component's inputs in the stack, which policy packs and previews see.
+    """Return the component's inputs in the stack's state, which policy packs and previews read.
 
-    They are the fields that the user set, by their YAML names, with the resulting name, namespace,
+    They are the fields that the user set, by their YAML names, and the resulting name, namespace,
     replicas and GPUs. A service with these fields has the same objects.
     """
     args = plan.provenance.spec

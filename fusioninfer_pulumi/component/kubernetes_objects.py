@@ -50,7 +50,7 @@ class KubernetesObject(HeldResource):
             f"kubernetes:{group}:{manifest['kind']}",
             name,
             {**manifest, "status": None},
-            # The provider's version, which pulumi-kubernetes' own resources set, too.
+            # pulumi-kubernetes sets the provider's version for its own resources too.
             pulumi.ResourceOptions.merge(
                 pulumi.ResourceOptions(version=_get_version("pulumi-kubernetes")), opts
             ),
@@ -69,7 +69,7 @@ class PodGroup(KubernetesObject):
 
 
 class InferencePool(KubernetesObject):
-    """The pods that a route leads to (inference.networking.k8s.io/v1)."""
+    """The pods that receive a route's requests (inference.networking.k8s.io/v1)."""
 
 
 class HTTPRoute(KubernetesObject):
@@ -81,7 +81,7 @@ class Gateway(KubernetesObject):
 
 
 def combine_live_objects(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[LiveObjects]:
-    """Return an Output of `metadata` and `status` of objects, by name."""
+    """Return an Output that maps each object's name to its `metadata` and `status`."""
     resources = objects.values()
 
     def build_states(values: list[Any]) -> LiveObjects:
@@ -101,11 +101,11 @@ def combine_live_objects(objects: Mapping[str, KubernetesObject]) -> pulumi.Outp
 def combine(
     outputs: Sequence[pulumi.Output[Any]], make: Callable[[list[Any]], T]
 ) -> pulumi.Output[T]:
-    """Combine several Outputs to one, with `make` applied to their values, known or not.
+    """Return an Output with the result of `make`, which is called with the values of all `outputs`.
 
-    The result is known if all are, and secret if any is. `pulumi.Output.all` would create an Output
-    for each nested structure in the values, which for the metadata and status of 1,000 objects
-    takes as long as registering them.
+    The values may be unknown. The Output is known if all `outputs` are, and secret if any is.
+    `pulumi.Output.all` would create an Output for each nested structure in the values, which for
+    the metadata and status of 1,000 objects takes as long as registering them.
     """
 
     async def get_resources() -> set[pulumi.Resource]:
@@ -124,7 +124,7 @@ def combine(
 
 
 class _Lazy(Awaitable[T]):
-    """Creates its coroutine when awaited, because Python warns of coroutines never awaited."""
+    """Creates its coroutine when awaited, because Python warns if a coroutine is never awaited."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._make = make
@@ -136,12 +136,12 @@ class _Lazy(Awaitable[T]):
 def find_latest(*candidates: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the state with the highest resource version among states of one object.
 
-    The state in the stack may be older than what an update has read from the cluster.
+    The stack's state may be older than the state that an update has read from the cluster.
     """
 
-    def read_resource_version(state: Mapping[str, Any]) -> int:
+    def parse_resource_version(state: Mapping[str, Any]) -> int:
         text = str((state.get("metadata") or {}).get("resourceVersion") or "")
         return int(text) if text.isdecimal() else -1
 
     states = [state for state in candidates if state]
-    return max(states, key=read_resource_version) if states else None
+    return max(states, key=parse_resource_version) if states else None

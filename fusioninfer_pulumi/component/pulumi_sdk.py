@@ -1,7 +1,8 @@
 """All uses of Pulumi's SDK internals by the components and their provider.
 
 `tests/component/test_sdk.py` fails if those internals change. The module also determines what runs
-a program (Pulumi, a unit test with mocks, or the command line), and whether it only writes files.
+a program (Pulumi, a unit test with mocks, or the command line), and whether the provider only
+renders YAML files.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 _RENDER_OPTION = "renderYamlToDirectory"
 _READ_STACK = "pulumi:pulumi:readStackResourceOutputs"
-#: Key by which Pulumi marks mappings that stand for secrets, assets or references.
+#: Key of mappings that represent secrets, assets or references in Pulumi's wire format.
 SIGNATURE = "4dabf18193072939515e22adb298388d"
-#: Type of the value that a provider gets for an unknown input.
+#: Type of the value that a provider receives for an unknown input.
 Unknown = pulumi.output.Unknown
 
 #: Set to a list if the command line runs the program: components append their names and plans.
@@ -59,11 +60,12 @@ def get_kubernetes_provider(resource: pulumi.Resource) -> pulumi.ProviderResourc
     return resource.get_provider("kubernetes:core/v1:Service")
 
 
-def is_yaml_only(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
-    """Return whether objects are only written to files or standard output, not sent to a cluster.
+def is_render_only(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
+    """Return whether the provider only renders the objects as YAML, and applies nothing.
 
-    The provider's option `renderYamlToDirectory` and the command line have this effect. The result
-    is an Output (always known) for an explicit provider, because only Pulumi knows its arguments.
+    That is so on the command line, and if the provider's option `renderYamlToDirectory` is set. For
+    an explicit provider the result is an Output (always known), because only Pulumi knows the
+    provider's arguments.
     """
     if collected_services.get() is not None:
         return True
@@ -88,12 +90,12 @@ async def _has_render_option(provider: pulumi.ProviderResource) -> bool:
 async def read_provider_state(provider: pulumi.ProviderResource) -> Mapping[str, Any]:
     """Ask Pulumi for the arguments of a provider, which are not attributes in Python."""
     query = {"urn": await provider.urn.future()}
-    answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
-    return (answer or {}).get("state") or {}
+    resource = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
+    return (resource or {}).get("state") or {}
 
 
 class HeldResource(pulumi.CustomResource):
-    """A resource whose dependents can be made to wait beyond its registration.
+    """A resource whose dependents can wait for more than its registration.
 
     The SDK awaits the `urn` of a resource's dependencies before it registers the resource.
     """
@@ -102,37 +104,37 @@ class HeldResource(pulumi.CustomResource):
 
     @property
     def urn(self) -> pulumi.Output[str]:
-        """Pulumi's name of the resource, known when its dependents may be registered."""
+        """The resource's URN, known when its dependents may be registered."""
         urn = super().urn
         condition = self._held_until
         return urn if condition is None else condition.apply(lambda _: urn)
 
     def hold(self, condition: pulumi.Output[Any]) -> None:
-        """Make dependents of this resource wait until `condition` is known, too."""
+        """Make dependents of this resource also wait until `condition` is known."""
         self._held_until = condition
 
 
 def read_stack_resources() -> Mapping[str, Any] | None:
-    """Return the resources of the stack's state by URN, as protobuf values; None on any error.
+    """Return the resources in the stack's state by URN, as protobuf values; None on any error.
 
-    The SDK's `invoke` would let the whole program fail on an error, and convert the whole state to
-    Python values.
+    With the SDK's `invoke`, an error would fail the program, and the whole state would be converted
+    to Python values.
     """
     stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     request = resource_pb2.ResourceInvokeRequest(tok=_READ_STACK)
     request.args["stackName"] = stack
     try:
         monitor: Any = settings.get_monitor()
-        answer = getattr(monitor.Invoke(request), "return").fields
+        response = getattr(monitor.Invoke(request), "return").fields
     except Exception as exc:  # noqa: BLE001  # any error: the state is unknown
         pulumi.log.debug(f"the stack's state was not read: {exc}")
         return None
-    return answer["outputs"].struct_value.fields if "outputs" in answer else None
+    return response["outputs"].struct_value.fields if "outputs" in response else None
 
 
-def read_value(value: Any, *path: str) -> Any:
-    """Return a nested value of the state as a Python value, secret or not; None if missing."""
-    part = find_value(value, *path)
+def get_python_value(value: Any, *path: str) -> Any:
+    """Return a nested value of the state as a Python value, even if secret; None if missing."""
+    part = get_protobuf_value(value, *path)
     if part is None:
         return None
     kind = part.WhichOneof("kind")
@@ -142,7 +144,7 @@ def read_value(value: Any, *path: str) -> Any:
     return rpc.unwrap_rpc_secret(rpc.deserialize_property(value))
 
 
-def find_value(value: Any, *path: str) -> Any:
+def get_protobuf_value(value: Any, *path: str) -> Any:
     """Return a nested value of the state as a protobuf value; None if missing."""
     for key in path:
         fields = _unwrap(value).struct_value.fields

@@ -27,7 +27,7 @@ _CHECK_SECONDS = 10.0
 def check_on_server(
     component: pulumi.Resource,
     plan: ServicePlan,
-    is_yaml_only: pulumi.Output[bool],
+    is_render_only: pulumi.Output[bool],
     log: Callable[[list[Finding], pulumi.Resource], None],
 ) -> None:
     """Fail a preview if a check on the cluster finds errors; pass findings to `log`.
@@ -38,8 +38,8 @@ def check_on_server(
     if not (pulumi.runtime.is_dry_run() and has_pulumi_engine()):
         return
 
-    async def check(yaml_only: bool) -> bool:  # noqa: FBT001  # the value of an Output
-        if yaml_only or not await has_known_cluster(component):
+    async def check(render_only: bool) -> bool:  # noqa: FBT001  # the value of an Output
+        if render_only or not await has_known_cluster(component):
             return False
         cluster = Cluster(component, plan.namespace)
         try:
@@ -52,7 +52,7 @@ def check_on_server(
         raise_errors(findings, plan.service)
         return True
 
-    output: Any = is_yaml_only
+    output: Any = is_render_only
     output.apply(check)
 
 
@@ -61,6 +61,6 @@ def _run_checks(api: KubernetesApi, namespace: str, plan: ServicePlan) -> list[F
     from fusioninfer_pulumi.checks.live_cluster import LiveCluster  # noqa: PLC0415  # see above
 
     cluster = LiveCluster(api, [plan], namespace=namespace, seconds=_CHECK_SECONDS)
-    # An object that could not be checked is not a problem of the service.
+    # That an object could not be checked is not a finding about the service.
     (findings,), _ = check_cluster(cluster, PREVIEW_CHECKS)
     return findings

@@ -90,8 +90,8 @@ class ServingPrerequisites(pulumi.ComponentResource):
         # An invalid service's own component reports its errors.
         self._plans = [plan for plan in plans if not filter_errors(plan.findings)]
         releases = self._check_cluster()
-        self.checked = releases.apply(lambda known: known is not None)
-        self.releases = releases.apply(lambda known: known or {})
+        self.checked = releases.apply(lambda releases_or_none: releases_or_none is not None)
+        self.releases = releases.apply(lambda releases_or_none: releases_or_none or {})
         self.register_outputs({"checked": self.checked, "releases": self.releases})
 
     def _check_cluster(self) -> pulumi.Output[dict[str, str] | None]:

@@ -14,18 +14,18 @@ from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.component.pulumi_sdk import (
     SIGNATURE,
     collected_services,
-    find_value,
+    get_protobuf_value,
+    get_python_value,
     get_running_stack,
     read_stack_resources,
-    read_value,
 )
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.mixed_revisions import read_engines
-from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackSpec, read_layout
+from fusioninfer_pulumi.rollout.mixed_revisions import extract_engines
+from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackSpec, derive_layout
 from fusioninfer_pulumi.rollout.state_machine import ObjectVersion
 from fusioninfer_pulumi.routing.http_route import compute_pool_shares
-from fusioninfer_pulumi.topology.gang import read_gang_reference
+from fusioninfer_pulumi.topology.gang import get_gang_reference
 
 #: Name of the component's output that holds an `Observed`.
 OBSERVED = "observed"
@@ -40,13 +40,18 @@ class Observed:
 
     Attributes:
         objects: `metadata` and `status` of live objects, by name.
-        served: By name, the revision of each LeaderWorkerSet that became available, and the minimum
-            of each PodGroup that was scheduled. None if that is not recorded: the component is new,
-            or an older version of this library ran the update (then all were available).
+        last_available: The last available revision of each LeaderWorkerSet, and the minimum number
+            of pods with which each PodGroup was last scheduled, by name. None if the component is
+            new, or if an older version of this library, which did not record this, ran the update
+            (it waited until all were available).
     """
 
     objects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    served: Mapping[str, str] | None = field(default_factory=dict)
+    last_available: Mapping[str, str] | None = field(default_factory=dict)
+
+    def build_output(self) -> dict[str, Any]:
+        """Return the value of the output `OBSERVED`; `_parse_observed_output` is the inverse."""
+        return {"objects": self.objects, "served": self.last_available}
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,8 @@ class StackState:
     """What the stack's state contains about all services.
 
     Attributes:
-        is_known: Whether it could be read; not under mocks or on the command line, for example.
-        lws: The LeaderWorkerSets.
+        is_known: Whether the state could be read; False under mocks and on the command line.
+        lws: The LeaderWorkerSets of all components.
         components: Outputs of the components by logical name.
         shares: Percentage of each pool in each HTTPRoute, by the route's logical name.
         created: Logical names of the components that the program has created so far.
@@ -83,10 +88,10 @@ def _read_stack_state() -> StackState:
             case "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet":
                 lws.append(_build_stack_lws(logical, resource))
             case "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute":
-                rules = read_value(resource, "outputs", "spec", "rules")
+                rules = get_python_value(resource, "outputs", "spec", "rules")
                 shares[logical] = compute_pool_shares(rules or ())
             case token if token == TOKEN:
-                components[logical] = _read_observed_output(resource)
+                components[logical] = _parse_observed_output(resource)
     return StackState(is_known=True, lws=tuple(lws), components=components, shares=shares)
 
 
@@ -103,10 +108,10 @@ def get_stack_state() -> StackState:
 def read_observed(name: str) -> Observed:
     """Return the `Observed` of a component's last update, by the component's logical name.
 
-    If the state has no component of that name (new or renamed), the result has no objects, and its
-    `served` is None.
+    If the state has no component of that name, because it is new or renamed, the result has no
+    objects, and its `last_available` is None.
     """
-    return get_stack_state().components.get(name, Observed(served=None))
+    return get_stack_state().components.get(name, Observed(last_available=None))
 
 
 def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
@@ -114,8 +119,9 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
 
     They are found by logical name. If the component was renamed (alias), or the LeaderWorkerSet
     moved into it, they are found by Kubernetes name, unless they belong to another component, such
-    as a service of the same name in another cluster. None if the state cannot be read. The
-    component is recorded as created.
+    as a service of the same name in another cluster. Return None if the state cannot be read.
+
+    Also add the component to `StackState.created`.
     """
     state = get_stack_state()
     if not state.is_known:
@@ -125,7 +131,7 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     by_name: dict[str, list[StackLws]] = {}
     for state_lws in state.lws:
         component = state_lws.component
-        # Another component that still exists: the program created it, or the state has it too.
+        # The other component still exists: the program created it, or the state has both.
         has_other_component = component not in ("", name) and (
             component in state.created or {component, name} <= state.components.keys()
         )
@@ -133,14 +139,14 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
         if state_lws.service in ("", plan.service) and not has_other_component:
             by_name.setdefault(state_lws.name, []).append(state_lws)
     existing = {}
-    for planned in (planned_lws.name for role in plan.roles for planned_lws in role.lws):
-        same_logical = by_logical_name.get(name + planned.removeprefix(plan.service), [])
+    for lws_name in (lws_plan.name for role in plan.roles for lws_plan in role.lws):
+        same_logical_name = by_logical_name.get(name + lws_name.removeprefix(plan.service), [])
         # Resources with different parents may have the same logical name.
-        same_names = [lws for lws in same_logical if lws.has_name(planned, plan.namespace)]
-        moved = [lws for lws in by_name.get(planned, []) if lws.has_name(planned, plan.namespace)]
-        lws = next(iter([*same_names, *same_logical, *moved]), None)
+        same_names = [lws for lws in same_logical_name if lws.has_name(lws_name, plan.namespace)]
+        moved = [lws for lws in by_name.get(lws_name, []) if lws.has_name(lws_name, plan.namespace)]
+        lws = next(iter([*same_names, *same_logical_name, *moved]), None)
         if lws is not None:
-            existing[planned] = lws
+            existing[lws_name] = lws
     return existing
 
 
@@ -151,59 +157,61 @@ def is_adopting_objects() -> bool:
 
 
 def _build_stack_lws(logical: str, resource: Any) -> StackLws:
-    metadata = read_value(resource, "outputs", "metadata") or {}
+    metadata = get_python_value(resource, "outputs", "metadata") or {}
     lws_labels = metadata.get("labels") or {}
     engine = None
     # Only previews need the engine. An object with secrets (SIGNATURE) is not converted.
-    if pulumi.runtime.is_dry_run() and SIGNATURE not in str(find_value(resource, "outputs")):
-        spec = read_value(resource, "outputs", "spec")
-        engine = next(iter(read_engines([{"metadata": metadata, "spec": spec}])), None)
+    if pulumi.runtime.is_dry_run() and SIGNATURE not in str(
+        get_protobuf_value(resource, "outputs")
+    ):
+        spec = get_python_value(resource, "outputs", "spec")
+        engine = next(iter(extract_engines([{"metadata": metadata, "spec": spec}])), None)
     return StackLws(
         logical_name=logical,
         name=str(metadata.get("name") or ""),
         namespace=str(metadata.get("namespace") or ""),
         service=str(lws_labels.get(labels.SERVICE) or ""),
-        layout=read_layout(lws_labels),
+        layout=derive_layout(lws_labels),
         revision=str(lws_labels.get(labels.REVISION) or ""),
         spec=_build_stack_spec(resource),
-        version=read_version(metadata),
+        version=get_object_version(metadata),
         role=str(lws_labels.get(labels.ROLE_NAME) or ""),
         pair_revision=str(lws_labels.get(labels.PAIR_REVISION) or ""),
         engine=engine,
     )
 
 
-def _read_observed_output(component: Any) -> Observed:
-    observed = read_value(component, "outputs", OBSERVED)
+def _parse_observed_output(component: Any) -> Observed:
+    observed = get_python_value(component, "outputs", OBSERVED)
     if isinstance(observed, Mapping):
         return Observed(observed.get("objects") or {}, observed.get("served") or {})
-    # A successful update registers outputs at its end; an older library had no `observed`.
-    has_finished = find_value(component, "outputs", "name") is not None
-    return Observed(served=None if has_finished else {})
+    # A successful update registers outputs at its end, in older versions without `observed`.
+    has_finished = get_protobuf_value(component, "outputs", "name") is not None
+    return Observed(last_available=None if has_finished else {})
 
 
 def _build_stack_spec(resource: Any) -> StackSpec | None:
     template = ("outputs", "spec", "leaderWorkerTemplate")
     # Pod templates are large, so only a few fields are converted to Python.
-    if find_value(resource, *template, "workerTemplate") is None:
+    if get_protobuf_value(resource, *template, "workerTemplate") is None:
         return None
-    annotations = read_value(resource, *template, "workerTemplate", "metadata", "annotations")
-    pod_group = read_value(
+    annotations = get_python_value(resource, *template, "workerTemplate", "metadata", "annotations")
+    pod_group = get_python_value(
         resource, *template, "workerTemplate", "spec", "schedulingGroup", "podGroupName"
     )
     return StackSpec(
-        sub_group_policy=read_value(resource, *template, "subGroupPolicy") or {},
-        gang=read_gang_reference(annotations, pod_group),
-        nodes=_read_count(read_value(resource, *template, "size")),
-        replicas=_read_count(read_value(resource, "outputs", "spec", "replicas")),
+        sub_group_policy=get_python_value(resource, *template, "subGroupPolicy") or {},
+        gang=get_gang_reference(annotations, pod_group),
+        nodes=_parse_count(get_python_value(resource, *template, "size")),
+        replicas=_parse_count(get_python_value(resource, "outputs", "spec", "replicas")),
     )
 
 
-def read_version(metadata: Mapping[str, Any]) -> ObjectVersion:
-    """Return UID and generation from an object's metadata."""
+def get_object_version(metadata: Mapping[str, Any]) -> ObjectVersion:
+    """Return the UID and generation in an object's metadata."""
     return str(metadata.get("uid") or ""), int(metadata.get("generation") or 0)
 
 
-def _read_count(number: Any) -> int:
+def _parse_count(number: Any) -> int:
     """Return a count in the state, or 1, the default of `size` and `replicas`, if it is missing."""
     return int(number) if isinstance(number, (int, float)) else 1

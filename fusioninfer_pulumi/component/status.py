@@ -15,7 +15,7 @@ from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 Live = Mapping[str, Any]
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
-#: Maximum number of failures that a message lists; further ones are only counted.
+#: Maximum number of failures in a message, which only counts the others.
 _MAX_FAILURES = 5
 
 
@@ -72,8 +72,8 @@ def compute_status(
 
     Args:
         plan: The service.
-        live: Its LeaderWorkerSets, PodGroups, Gateway, pool and route (`metadata` and `status`) by
-            name; None or missing for an object that does not exist or was not read.
+        live: `metadata` and `status` of the service's LeaderWorkerSets, PodGroups, Gateway, pool
+            and route, by name; None or missing if an object does not exist or was not read.
         failures: Why LeaderWorkerSets failed, by name, if known.
 
     Returns:
@@ -89,15 +89,15 @@ def compute_status(
     initialized = ("True", "InferenceServiceProcessing", "all objects exist")
     if not plan.total_pods:
         active = ("False", "Parked", "every role is scaled to zero")
-    elif not any(live.get(planned.name) for role in plan.roles for planned in role.lws):
+    elif not any(live.get(lws.name) for role in plan.roles for lws in role.lws):
         initialized = active = ("Unknown", "InferenceServiceCreating", "no object was read")
     else:
         if groups:
-            serves = any(group["active"] for group in groups.values())
+            is_serving = any(group["active"] for group in groups.values())
         else:
-            serves = _can_serve(plan, components)
+            is_serving = _can_serve(plan, components)
         rejection = find_rejection(plan, live)
-        active = _decide_active(components, blocked, rejection, serves=serves)
+        active = _decide_active(components, blocked, rejection, is_serving=is_serving)
     status: ServiceStatus = {
         "conditions": [
             _make_condition("Initialized", *initialized),
@@ -112,12 +112,13 @@ def compute_status(
 
 
 def get_current_status(live: Live | None) -> Live:
-    """Return the status of a LeaderWorkerSet; empty while the status is about an older spec.
+    """Return the status of a LeaderWorkerSet, or empty if it is the status of an older spec.
 
-    With an older status the replicas may still restart, even if the conditions are true.
+    Replicas may still have to restart for the current spec, even if the older conditions are true.
     """
     status: Live = (live or {}).get("status") or {}
-    # LeaderWorkerSet 0.9 sets observedGeneration in both; the condition's one is used if it exists.
+    # LeaderWorkerSet 0.9 sets observedGeneration in the status and the condition, whose value takes
+    # precedence.
     return {} if _is_outdated(live, {**status, **find_condition(status, "Available")}) else status
 
 
@@ -136,13 +137,14 @@ def is_ready(live: Live | None) -> bool:
     return is_available(live) and ready >= (1 if replicas is None else int(replicas))
 
 
-def count_ready_replicas(planned: LwsPlan, live: Live | None) -> int:
+def count_ready_replicas(lws_plan: LwsPlan, live: Live | None) -> int:
     """Count the ready replicas of a LeaderWorkerSet.
 
-    If each replica has its own LeaderWorkerSet (`ordinal` is set), it must be of the planned
-    revision. Replicas of a shared one count in any revision: an update restarts them in turn.
+    If each replica has its own LeaderWorkerSet (`ordinal` is set), its pods must have the object's
+    current spec. In a shared one, ready replicas of older specs count too, because LeaderWorkerSet
+    restarts them gradually.
     """
-    if planned.ordinal is not None:
+    if lws_plan.ordinal is not None:
         return int(is_ready(live))
     return int(get_current_status(live).get("readyReplicas") or 0)
 
@@ -163,8 +165,8 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
 def explain_unplaced_gang(pod_group: Live) -> str | None:
     """Explain why a gang has not been scheduled yet, or None if it has.
 
-    Unlike `explain_blocked_gang`, also if no reason is known yet. Once a gang has been scheduled,
-    single pods may still be pending.
+    Unlike `explain_blocked_gang`, it returns a text even if no reason is known yet. Once a gang has
+    been scheduled, single pods may still be pending.
     """
     is_running = (pod_group.get("status") or {}).get("phase") == "Running"
     if is_running or _find_native_condition(pod_group).get("status") == "True":
@@ -173,12 +175,12 @@ def explain_unplaced_gang(pod_group: Live) -> str | None:
 
 
 def _find_native_condition(pod_group: Live) -> Live:
-    """Return the condition of Kubernetes' own PodGroups; empty for Volcano's."""
+    """Return the condition of a Kubernetes PodGroup; Volcano's PodGroups do not have it."""
     return find_condition(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
 
 
 def find_rejection(plan: ServicePlan, live: Mapping[str, Live | None]) -> tuple[str, str] | None:
-    """Return reason and message for the first of Gateway, route and pool that is rejected.
+    """Return a reason and message for the first of Gateway, route and pool that is rejected.
 
     A missing status or a condition of an older generation is not a rejection.
     """
@@ -186,21 +188,23 @@ def find_rejection(plan: ServicePlan, live: Mapping[str, Live | None]) -> tuple[
     if routing is None:
         return None
     pool = routing.picker.pool if routing.picker is not None and routing.route else None
-    for reason, kind, planned in (
+    for reason, kind, object_plan in (
         ("GatewayNotReady", "Gateway", routing.gateway),
         ("RouteNotAccepted", "HTTPRoute", routing.route),
         ("PoolNotAccepted", "InferencePool", pool),
     ):
-        if planned is not None:
-            state = live.get(planned.name) or {}
-            for is_rejected, message in _explain_unaccepted(routing, kind, planned.name, state):
+        if object_plan is not None:
+            name = object_plan.name
+            for is_rejected, message in _explain_unaccepted(
+                routing, kind, name, live.get(name) or {}
+            ):
                 if is_rejected:
                     return reason, message
     return None
 
 
 def list_awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list[Live]:
-    """Return the objects that the service's `wait.level` waits for in addition to replicas."""
+    """Return the objects that the update waits for after the replicas (`wait.level`)."""
     kinds: tuple[str, ...] = ()
     if plan.wait.level is WaitLevel.SCHEDULED:
         kinds = ("PodGroup",)
@@ -233,7 +237,7 @@ def find_unaccepted(
 def _explain_unaccepted(
     routing: Routing, kind: str, name: str, live: Live
 ) -> Iterator[tuple[bool, str]]:
-    """Yield why a Gateway, route or pool is not accepted, each with whether it was rejected.
+    """Yield why a Gateway, route or pool is not accepted: whether it was rejected, and a message.
 
     Conditions of older generations count as unknown.
     """
@@ -261,14 +265,14 @@ def _explain_unaccepted(
 def _explain_conditions(
     subject: str, types: Iterable[str], report: Live, live: Live
 ) -> Iterator[tuple[bool, str]]:
-    for kind in types:
-        condition = find_condition(report, kind)
+    for condition_type in types:
+        condition = find_condition(report, condition_type)
         state = None if _is_outdated(live, condition) else condition.get("status")
         if state == "False":
             reason = ": ".join(filter(None, map(condition.get, ("reason", "message"))))
-            yield True, f"{subject}: not {kind}, {reason or 'no reason given'}"
+            yield True, f"{subject}: not {condition_type}, {reason or 'no reason given'}"
         elif state != "True":
-            yield False, f"{subject}: {kind} is unknown"
+            yield False, f"{subject}: {condition_type} is unknown"
 
 
 def _is_outdated(live: Live | None, condition: Live) -> bool:
@@ -278,10 +282,10 @@ def _is_outdated(live: Live | None, condition: Live) -> bool:
     return generation is not None and observed is not None and int(observed) < int(generation)
 
 
-def find_condition(status: Live, kind: str) -> Live:
+def find_condition(status: Live, condition_type: str) -> Live:
     """Return the condition of a type in a status, or empty if there is none."""
     conditions = status.get("conditions") or ()
-    return next((condition for condition in conditions if condition.get("type") == kind), {})
+    return next((item for item in conditions if item.get("type") == condition_type), {})
 
 
 def _compute_group_statuses(
@@ -295,8 +299,7 @@ def _compute_group_statuses(
         blocked = explain_blocked_gang(live.get(gangs[index])) if index in gangs else None
         components = {}
         for role in plan.roles:
-            lws = tuple(planned for planned in role.lws if planned.group == index)
-            group_role = replace(role, lws=lws)
+            group_role = replace(role, lws=tuple(lws for lws in role.lws if lws.group == index))
             components[role.name] = _compute_role_status(group_role, live, failures, blocked)
         active = _can_serve(plan, components)
         message = f"ready: {_format_counts(components)}" if active or blocked is None else blocked
@@ -310,12 +313,12 @@ def _compute_role_status(
     failures: Mapping[str, str],
     blocked: str | None,
 ) -> ComponentStatus:
-    live_lws = [live.get(planned.name) for planned in role.lws]
-    ready = sum(count_ready_replicas(planned, live.get(planned.name)) for planned in role.lws)
+    live_lws = [live.get(lws_plan.name) for lws_plan in role.lws]
+    ready = sum(map(count_ready_replicas, role.lws, live_lws))
     desired = len(role.replicas)
     if role.is_autoscaled and all(map(_has_status, live_lws)):
         desired = sum(int((lws or {})["status"].get("replicas") or 0) for lws in live_lws)
-    # During an update, surge replicas may be ready, too.
+    # During an update, surge replicas may be ready in addition to the desired ones.
     ready = min(ready, desired)
     return {
         "desiredReplicas": desired,
@@ -335,7 +338,7 @@ def _compute_phase(
     blocked: str | None,
 ) -> Phase:
     ready, desired = counts
-    if any(planned.name in failures for planned in role.lws):
+    if any(lws_plan.name in failures for lws_plan in role.lws):
         return "Failed"
     if ready == desired and all(map(is_available, live_lws)):
         return "Running"
@@ -355,15 +358,15 @@ def _decide_active(
     blocked: str | None,
     rejection: tuple[str, str] | None,
     *,
-    serves: bool,
+    is_serving: bool,
 ) -> tuple[str, str, str]:
     counts = f"ready: {_format_counts(components)}"
     all_ready = all(c["readyReplicas"] == c["desiredReplicas"] for c in components.values())
-    if rejection is not None and (all_ready or serves):
+    if rejection is not None and (all_ready or is_serving):
         return "False", *rejection
     if all_ready:
         return "True", "InferenceServiceAvailable", counts
-    if serves:
+    if is_serving:
         return "True", "Partial", counts
     if blocked is not None:
         return "False", "GangNotScheduled", blocked
@@ -386,13 +389,13 @@ def _can_serve(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> 
 
 
 def _decide_failed(plan: ServicePlan, failures: Mapping[str, str]) -> tuple[str, str, str]:
-    names = [planned.name for role in plan.roles for planned in role.lws]
+    names = [lws_plan.name for role in plan.roles for lws_plan in role.lws]
     failed = [f"{name}: {failures[name]}" for name in names if name in failures]
     if not failed:
         return "False", "InferenceServiceProcessing", "no failure is known"
-    more = f"; and {len(failed) - _MAX_FAILURES} more" if len(failed) > _MAX_FAILURES else ""
-    return "True", "InferenceServiceFailed", "; ".join(failed[:_MAX_FAILURES]) + more
+    omitted = f"; and {len(failed) - _MAX_FAILURES} more" if len(failed) > _MAX_FAILURES else ""
+    return "True", "InferenceServiceFailed", "; ".join(failed[:_MAX_FAILURES]) + omitted
 
 
-def _make_condition(kind: Any, status: Any, reason: str, message: str) -> Condition:
-    return {"type": kind, "status": status, "reason": reason, "message": message}
+def _make_condition(condition_type: Any, status: Any, reason: str, message: str) -> Condition:
+    return {"type": condition_type, "status": status, "reason": reason, "message": message}

@@ -21,12 +21,12 @@ from fusioninfer_pulumi.component.cluster_access import Cluster, Objects
 from fusioninfer_pulumi.component.diagnosis import Progress, explain_failure
 from fusioninfer_pulumi.component.kubernetes_objects import KubernetesObject
 from fusioninfer_pulumi.component.pulumi_sdk import get_kubernetes_provider, get_running_stack
-from fusioninfer_pulumi.component.route_shares import LWS, explain_unavailable_service
+from fusioninfer_pulumi.component.route_shares import LWS_API, explain_unavailable_service
 from fusioninfer_pulumi.component.stack_state import (
     Observed,
+    get_object_version,
     is_adopting_objects,
     read_observed,
-    read_version,
 )
 from fusioninfer_pulumi.component.status import (
     find_unaccepted,
@@ -57,7 +57,7 @@ from fusioninfer_pulumi.rollout.state_machine import (
     compute_poll_interval,
 )
 from fusioninfer_pulumi.rollout.update_order import LwsStep, compare_pair_revisions, order_update
-from fusioninfer_pulumi.topology.gang import read_gang_minimum
+from fusioninfer_pulumi.topology.gang import get_min_member
 
 # Keyed by the stack, so that entries are dropped with it.
 _updates: WeakKeyDictionary[Any, list[Update]] = WeakKeyDictionary()
@@ -79,19 +79,20 @@ class Update:
         plan: ServicePlan,
         manifests: Sequence[Mapping[str, Any]],
         existing: Mapping[str, StackLws] | None,
-        resolve_yaml_only: Callable[[], Awaitable[bool | None]],
+        resolve_render_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
         """Prepare the update; `start` runs it.
 
         `name` is the component's logical name. `existing` are the LeaderWorkerSets in the stack's
-        state, by their planned names; None if the state cannot be read.
+        state by their planned names, or None if the state cannot be read. `resolve_render_only`
+        awaits `Children.is_render_only`.
         """
-        self.plan, self._manifests, self._resolve_yaml_only = plan, manifests, resolve_yaml_only
+        self.plan, self._manifests, self._resolve_render_only = plan, manifests, resolve_render_only
         self._observed_before = read_observed(name)
         self._state = build_initial_state(plan, manifests, existing, self._observed_before)
-        # `served`: the revision or minimum, by name, that was available last. It is None for a new
-        # component, and if an older version of this library wrote the state.
-        self._is_new = self._observed_before.served is None and existing == {}
+        # An older version of this library recorded no availability either, but its LeaderWorkerSets
+        # are in the state.
+        self._is_new = self._observed_before.last_available is None and existing == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
         self._registrations: dict[str, asyncio.Task[Any]] = {}
@@ -107,7 +108,7 @@ class Update:
         self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._done)
 
     def start(self) -> None:
-        """Run the update, after all resources were added; `result` is known at its end."""
+        """Start the update once all resources are added; `result` is known at its end."""
         self._task = asyncio.ensure_future(self._run())
 
     def create_registration_gate(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
@@ -121,7 +122,7 @@ class Update:
 
     async def _run(self) -> None:
         try:
-            if await self._resolve_yaml_only():
+            if await self._resolve_render_only():
                 for gate in self._gates.values():
                     gate.set_result([])
                 self.replicas_available.set_result(None)
@@ -135,11 +136,12 @@ class Update:
             self._done.set_result(await self._build_observed(accepted, scheduled))
         except Exception as exc:  # noqa: BLE001  # awaiting the result raises it
             # Everything that waits for the update must fail too, or it would wait forever.
-            awaited: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas_available]
-            for future in awaited:
+            futures: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas_available]
+            for future in futures:
                 if not future.done():
                     future.set_exception(exc)
-                    future.exception()  # otherwise asyncio logs that nobody has read it
+                    # asyncio logs exceptions that nobody has retrieved.
+                    future.exception()
             self._done.set_exception(exc)
 
     async def _run_steps(self) -> None:
@@ -154,7 +156,7 @@ class Update:
                 elif isinstance(action, ReportProgress):
                     await self._progress.show(self._live_lws or {}, action.name)
                 elif isinstance(action, Fail):
-                    await self._fail(action.message, action.names)
+                    await self._fail(action.message, diagnosed_lws=action.names)
             if self._state.is_over:
                 return
             wait = self._poll if self._state.is_polling else self._wait_for_registration_or_poll
@@ -168,7 +170,7 @@ class Update:
 
     async def _poll(self) -> PollCompleted:
         try:
-            live = self._live_lws = await self._cluster.read_objects(self.plan.service, LWS)
+            live = self._live_lws = await self._cluster.read_objects(self.plan.service, LWS_API)
         except UnreadableError as exc:
             return PollCompleted(time.monotonic(), None, str(exc))
         snapshots = {
@@ -191,25 +193,25 @@ class Update:
         names = [name for name, task in self._registrations.items() if task.done()]
         metadata_by_name = {name: self._registrations.pop(name).result() for name in names}
         versions = {
-            name: read_version(metadata or {}) for name, metadata in metadata_by_name.items()
+            name: get_object_version(metadata or {}) for name, metadata in metadata_by_name.items()
         }
         return RegistrationsCompleted(time.monotonic(), versions)
 
-    async def wait_for_services(self, services: Sequence[str]) -> None:
+    async def wait_for_services(self, service_names: Sequence[str]) -> None:
         """Wait until services of the namespace are available."""
-        if await self._resolve_yaml_only():
+        if await self._resolve_render_only():
             return
-        for service in services:
-            await self._wait_for_service(service)
+        for service_name in service_names:
+            await self._wait_for_service(service_name)
         # Time spent waiting for other services does not count against this service's deadline.
         self.deadline += max(0.0, time.monotonic() - self._available_at)
 
-    async def _wait_for_service(self, service: str) -> None:
-        """Wait for the service's update, if it is in this program, then until it is available."""
+    async def _wait_for_service(self, service_name: str) -> None:
+        """Wait until a service is available, and before that for its update in this program."""
         timeout = self.plan.wait.timeout
         for update in self._program_updates:
             if (
-                update.plan.service == service
+                update.plan.service == service_name
                 and is_known_equal(update.plan.namespace, self.plan.namespace)
                 and get_kubernetes_provider(update.component)
                 is get_kubernetes_provider(self.component)
@@ -218,39 +220,39 @@ class Update:
         begin = time.monotonic()
         while True:
             try:
-                missing = await explain_unavailable_service(self._cluster, service)
+                reason = await explain_unavailable_service(self._cluster, service_name)
             except UnreadableError as exc:
-                self._progress.log_once(f"service {service} was not checked: {exc}")
+                self._progress.log_once(f"service {service_name} was not checked: {exc}")
                 return
-            if missing is None:
+            if reason is None:
                 return
             if self.replicas_available.done():
                 self.replicas_available.result()  # raises if this update has failed
             waited = time.monotonic() - begin
             if waited > float(durations.parse_duration(timeout) or 0):
                 message = (
-                    f"the route cannot send requests to service {service}, because {missing} "
+                    f"the route cannot send requests to service {service_name}, because {reason} "
                     f"after {timeout} (wait.timeout)"
                 )
-                await self._fail(message, None)
-            self._progress.show_line(f"the route waits for service {service}: {missing}")
+                await self._fail(message, diagnosed_lws=None)
+            self._progress.show_line(f"the route waits for service {service_name}: {reason}")
             await asyncio.sleep(compute_poll_interval(waited))
 
     async def _wait_for_objects(self) -> tuple[Objects, dict[str, str]]:
         """Wait until the gang is scheduled, or until gateways have accepted the route.
 
-        Return the live objects, and the minimum number of pods of each scheduled PodGroup.
+        Return these live objects, and the minimum number of pods of each scheduled PodGroup.
         """
         level = self.plan.wait.level
         live: Objects = {}
-        served = {} if self._is_new else self._observed_before.served
-        # A PodGroup that was scheduled with the same minimum before is not awaited again. Without
-        # recorded minima (the state of an older version of this library) none is awaited.
+        # A PodGroup that was scheduled with the same minimum before is not awaited again. If an
+        # older version of this library recorded no minima, none is awaited.
+        recorded = {} if self._is_new else self._observed_before.last_available
         manifests = [
             manifest
             for manifest in list_awaited_manifests(self.plan, self._manifests)
             if level is WaitLevel.SERVING
-            or (served is not None and _read_name_and_minimum(manifest) not in served.items())
+            or (recorded is not None and _get_minimum_entry(manifest) not in recorded.items())
         ]
         for manifest in manifests:
             name = manifest["metadata"]["name"]
@@ -266,17 +268,19 @@ class Update:
                     self._progress.log_once(f"not checked: {names}: {exc}")
                     return live, {}
                 # Otherwise the objects read last are used until the next read succeeds.
-            missing = find_unaccepted(self.plan, manifests, live)
-            if missing is None:
+            reason = find_unaccepted(self.plan, manifests, live)
+            if reason is None:
                 break
             now = time.monotonic()
             if now > self.deadline:
-                await self._fail(f"{missing} after {self.plan.wait.timeout} (wait.timeout)", ())
-            self._progress.show_line(missing)
+                await self._fail(
+                    f"{reason} after {self.plan.wait.timeout} (wait.timeout)", diagnosed_lws=()
+                )
+            self._progress.show_line(reason)
             await asyncio.sleep(compute_poll_interval(now - begin))
         if level is not WaitLevel.SCHEDULED:
             return live, {}
-        return live, dict(map(_read_name_and_minimum, manifests))
+        return live, dict(map(_get_minimum_entry, manifests))
 
     async def _build_observed(self, accepted: Objects, scheduled: Mapping[str, str]) -> Observed:
         live: Mapping[str, Any] = {**self._observed_before.objects, **accepted}
@@ -284,19 +288,26 @@ class Update:
         if self._live_lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
             self._state, _ = advance(self._state, await self._poll())
         live = {**live, **(self._live_lws or {})}
-        served_before = self._observed_before.served or {}
-        served = {**served_before, **self._state.last_available_revisions, **scheduled}
+        last_available = {
+            **(self._observed_before.last_available or {}),
+            **self._state.last_available_revisions,
+            **scheduled,
+        }
         names = {manifest["metadata"]["name"] for manifest in self._manifests}
         return Observed(
             {name: _keep_observed_fields(state) for name, state in live.items() if name in names},
-            {name: value for name, value in served.items() if name in names},
+            {name: value for name, value in last_available.items() if name in names},
         )
 
-    async def _fail(self, message: str, names: Sequence[str] | None) -> None:
-        """Raise an error; unless `names` is None, with reasons from these LeaderWorkerSets."""
+    async def _fail(self, message: str, *, diagnosed_lws: Sequence[str] | None) -> None:
+        """Raise an error.
+
+        Unless `diagnosed_lws` is None, the error also explains why these LeaderWorkerSets and the
+        gang are not available.
+        """
         lines = [f"{self.plan.service}: {message}"]
-        if names is not None:
-            lines += await explain_failure(self._cluster, self.plan.service, names)
+        if diagnosed_lws is not None:
+            lines += await explain_failure(self._cluster, self.plan.service, diagnosed_lws)
         raise pulumi.RunError("\n".join(lines))
 
 
@@ -315,23 +326,25 @@ def build_initial_state(
     }
     lws = {}
     gang = "" if plan.gang is None else plan.gang.reference
-    pairs = {
-        planned: (old.pair_revision, gang if old.spec is None else old.spec.gang)
-        for planned, old in lws_before.items()
+    pair_revisions_and_gangs = {
+        name: (before.pair_revision, gang if before.spec is None else before.spec.gang)
+        for name, before in lws_before.items()
     }
-    for lws_step in order_update(plan, compare_pair_revisions(plan, pairs)):
+    for lws_step in order_update(plan, compare_pair_revisions(plan, pair_revisions_and_gangs)):
         before = lws_before.get(lws_step.name)
         revision = revisions[lws_step.name]
-        served = (observed.served or {}).get(lws_step.name)
+        last_available = (observed.last_available or {}).get(lws_step.name)
         lws[lws_step.name] = LwsState(
             lws_step,
             revision,
             version_before=None if before is None else before.version,
             revision_before="" if before is None else before.revision,
-            # Older versions of this library recorded no served revisions, but their updates ended
-            # only when all replicas were available.
-            can_skip_wait=lws_step.is_frozen or observed.served is None or served == revision,
-            last_available_revision=served,
+            # Older versions of this library did not record available revisions, but their updates
+            # ended only when all replicas were available.
+            can_skip_wait=(
+                lws_step.is_frozen or observed.last_available is None or last_available == revision
+            ),
+            last_available_revision=last_available,
             existed_before=before is not None,
         )
     needs_discovery = existing is None or is_adopting_objects()
@@ -351,11 +364,11 @@ def _build_snapshot(lws_step: LwsStep, live: Mapping[str, Any]) -> LwsSnapshot:
     else:
         is_lws_available = is_available(live) if lws_step.is_per_role else is_ready(live)
     revision = (live["metadata"].get("labels") or {}).get(labels.REVISION)
-    return LwsSnapshot(read_version(live["metadata"]), is_lws_available, str(revision or ""))
+    return LwsSnapshot(get_object_version(live["metadata"]), is_lws_available, str(revision or ""))
 
 
-def _read_name_and_minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
-    return pod_group["metadata"]["name"], str(read_gang_minimum(pod_group))
+def _get_minimum_entry(pod_group: Mapping[str, Any]) -> tuple[str, str]:
+    return pod_group["metadata"]["name"], str(get_min_member(pod_group))
 
 
 def _keep_observed_fields(live: Mapping[str, Any]) -> dict[str, Any]:

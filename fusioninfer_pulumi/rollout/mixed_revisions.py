@@ -36,7 +36,7 @@ from fusioninfer_pulumi.rollout.update_order import (
     has_pair_waves,
     is_group_rollout,
 )
-from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
+from fusioninfer_pulumi.topology.gang import get_lws_gang_reference
 
 #: Component types whose pods exchange KV caches.
 PAIR_TYPES = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
@@ -66,7 +66,7 @@ class EngineLws:
 _LABELS = labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.REVISION, labels.PAIR_REVISION
 
 
-def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
+def extract_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
     """Return the LeaderWorkerSets whose pods run an engine; malformed objects are ignored."""
     engines = []
     for manifest in manifests:
@@ -92,7 +92,7 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
                 command=command,
                 revision=revision,
                 pair_revision=pair_revision,
-                gang=read_lws_gang_reference(manifest),
+                gang=get_lws_gang_reference(manifest),
                 sidecar=sidecar if isinstance(sidecar, str) else "<output>",
             )
         )
@@ -131,7 +131,7 @@ class UpdateComparison:
     @cached_property
     def after(self) -> list[EngineLws]:
         """LeaderWorkerSets with engines after the update."""
-        return read_engines(self.objects)
+        return extract_engines(self.objects)
 
     @cached_property
     def changed_engines(self) -> list[tuple[EngineLws, EngineLws]]:

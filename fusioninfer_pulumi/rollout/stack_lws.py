@@ -70,7 +70,7 @@ class StackLws:
         return self.name == name and not is_elsewhere
 
 
-def read_layout(lws_labels: Mapping[str, Any]) -> Layout | None:
+def derive_layout(lws_labels: Mapping[str, Any]) -> Layout | None:
     """Return the layout of a LeaderWorkerSet, or None if this library did not create it."""
     if labels.ROLE_NAME not in lws_labels:
         return None

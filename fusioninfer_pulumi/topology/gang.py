@@ -144,19 +144,19 @@ def get_required_replicas(
     return {role.name: (minima or {}).get(role.name, role.group_replicas) for role in roles}
 
 
-def read_gang_reference(annotations: Any, pod_group: Any) -> str:
+def get_gang_reference(annotations: Any, pod_group: Any) -> str:
     """Return the `GangPlan.reference` of pods with these annotations and this `podGroupName`."""
     if pod_group:
         return f"{NATIVE_GROUP}/{pod_group}"
     return str(lookup(annotations, labels.GROUP_NAME) or "")
 
 
-def read_lws_gang_reference(manifest: Any) -> str:
+def get_lws_gang_reference(manifest: Any) -> str:
     """Return the `GangPlan.reference` of a LeaderWorkerSet's pods, or empty for none."""
     template = lookup(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
     annotations = lookup(template, "metadata", "annotations")
     native = lookup(template, "spec", "schedulingGroup", "podGroupName")
-    return read_gang_reference(annotations, native)
+    return get_gang_reference(annotations, native)
 
 
 def get_gang_minima(gang: GangPlan | None) -> dict[str, int] | None:
@@ -166,7 +166,7 @@ def get_gang_minima(gang: GangPlan | None) -> dict[str, int] | None:
     return {sub_groups.role: sub_groups.minimum for sub_groups in gang.sub_groups}
 
 
-def read_gang_minimum(pod_group: Mapping[str, Any]) -> int:
+def get_min_member(pod_group: Mapping[str, Any]) -> int:
     """Return the minimum number of pods of a PodGroup that the library generated."""
     spec = pod_group["spec"]
     policy = spec.get("schedulingPolicy")

@@ -13,9 +13,9 @@ from pulumi.runtime import rpc
 from fusioninfer_pulumi.component.kubernetes_objects import KubernetesObject
 from fusioninfer_pulumi.component.pulumi_sdk import (
     SIGNATURE,
-    find_value,
+    get_protobuf_value,
+    get_python_value,
     read_stack_resources,
-    read_value,
 )
 
 MANIFEST = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
@@ -31,8 +31,8 @@ def test_state_values_are_read_through_secrets() -> None:
     value = Value()
     secret = rpc.wrap_rpc_secret({"size": rpc.wrap_rpc_secret(2.0), "name": "a"})
     value.struct_value.update({"spec": secret})
-    assert read_value(value, "spec", "size") == 2
-    assert find_value(value, "spec", "absent") is None
+    assert get_python_value(value, "spec", "size") == 2
+    assert get_protobuf_value(value, "spec", "absent") is None
 
 
 def test_monitor_returns_stack_resources(engine: Any) -> None:
@@ -44,7 +44,7 @@ def test_monitor_returns_stack_resources(engine: Any) -> None:
 
     engine.run(program)
     ((urn, resource),) = answers[0].items()
-    assert (urn, read_value(resource, "outputs", "size")) == (*engine.state, 1)
+    assert (urn, get_python_value(resource, "outputs", "size")) == (*engine.state, 1)
 
 
 def test_dependents_of_held_resource_wait(engine: Any) -> None:

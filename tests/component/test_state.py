@@ -110,7 +110,7 @@ def test_observed_output_of_last_update_is_read(
     engine.state = {} if outputs is None else {component("svc"): {"outputs": outputs}}
     seen: list[Any] = []
     engine.run(lambda: seen.append(read_observed("svc")))
-    assert (seen[0].objects, seen[0].served) == (objects, served)
+    assert (seen[0].objects, seen[0].last_available) == (objects, served)
 
 
 def test_stack_state_is_read_once_per_program(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import (
     UpdateComparison,
     describe_mixed_revisions,
-    read_engines,
+    extract_engines,
 )
 
 Manifest = dict[str, Any]
@@ -329,7 +329,7 @@ def test_image_that_is_an_output_is_unknown_only_where_the_revision_changes(
 ) -> None:
     hidden = output("vllm/vllm-openai:v0.33.0")
     plan, manifests = worker(release=hidden)
-    update = UpdateComparison(read_engines(worker()[1]), manifests, plan)
+    update = UpdateComparison(extract_engines(worker()[1]), manifests, plan)
     (line,) = describe_mixed_revisions(update)
     assert "unknown whether both images have the metrics" in line
     # The stack's state has the value of the Output.

@@ -21,7 +21,7 @@ from samples import (
 from fusioninfer_pulumi.checks.update_checks import RunningLws, check_gang_joins
 from fusioninfer_pulumi.cli.diff import compare
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
-from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
+from fusioninfer_pulumi.topology.gang import get_lws_gang_reference
 
 EIGHT = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
 
@@ -105,7 +105,7 @@ def test_change_from_volcano_to_native_is_a_gang_join() -> None:
     manifests = {"Volcano": prefill_decode(), "Native": prefill_decode(**native())}
     references = {
         name: {
-            read_lws_gang_reference(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")
+            get_lws_gang_reference(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")
         }
         for name, manifest in manifests.items()
     }

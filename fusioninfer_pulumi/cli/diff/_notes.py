@@ -21,7 +21,7 @@ from fusioninfer_pulumi.findings import Finding, summarize_names
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_metadata import list_items, lookup
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
-from fusioninfer_pulumi.rollout.mixed_revisions import read_engines
+from fusioninfer_pulumi.rollout.mixed_revisions import extract_engines
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
 #: Stands for the objects that belong to no service.
@@ -236,7 +236,7 @@ def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
     for edit in edits:
         if not edit.key.is_lws or edit.old is None or edit.new is None:
             continue
-        engines = zip(read_engines([edit.old]), read_engines([edit.new]), strict=False)
+        engines = zip(extract_engines([edit.old]), extract_engines([edit.new]), strict=False)
         for old, new in engines:
             comparison = compare_arguments(old.command, new.command)
             if comparison is None or not (comparison.removed or comparison.defaults):

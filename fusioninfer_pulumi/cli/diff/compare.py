@@ -53,7 +53,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import (
     UpdateComparison,
     describe_mixed_revisions,
-    read_engines,
+    extract_engines,
 )
 
 # Keys that identify list items; the second applies if the first is not unique. For example, one
@@ -141,7 +141,7 @@ def find_mixed_revisions(comparison: Comparison, service: ServiceIdentity) -> li
     after = comparison.new_services.get(service, [])
     plans = (plan for plan in comparison.new_plans if plan.service == service.name)
     plan = next((plan for plan in plans if plan.namespace == service.namespace), None)
-    update = UpdateComparison(read_engines(before), after, plan, objects_before=before)
+    update = UpdateComparison(extract_engines(before), after, plan, objects_before=before)
     return describe_mixed_revisions(update)
 
 

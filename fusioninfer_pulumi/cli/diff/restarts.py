@@ -34,9 +34,9 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.stack_lws import read_layout
+from fusioninfer_pulumi.rollout.stack_lws import derive_layout
 from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
-from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
+from fusioninfer_pulumi.topology.gang import get_lws_gang_reference
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
 # Maximum number of replicas of a LeaderWorkerSet that are listed by name.
@@ -233,9 +233,9 @@ def _describe_role_effect(
     added = [name for item in lws for name in item.added]
     edits = [item.restarting_edit for item in lws if item.restarting_edit is not None]
     gangs = {
-        f"gang scheduling switched {'on' if read_lws_gang_reference(edit.new) else 'off'}"
+        f"gang scheduling switched {'on' if get_lws_gang_reference(edit.new) else 'off'}"
         for edit in edits
-        if bool(read_lws_gang_reference(edit.old)) != bool(read_lws_gang_reference(edit.new))
+        if bool(get_lws_gang_reference(edit.old)) != bool(get_lws_gang_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
     restart_reason = "partition lowered" if any(item.is_unfrozen for item in lws) else ""
@@ -391,7 +391,7 @@ def find_rejections(
             key.name: get_role(key, manifest)
             for key, manifest in old_lws.items()
             if get_service(key, manifest) == service
-            and read_layout(get_labels(manifest)) not in (None, plan.shape.layout)
+            and derive_layout(get_labels(manifest)) not in (None, plan.shape.layout)
         }
         changed_policies: set[str] = set()
         updated_in_place: dict[str, tuple[ParsedManifest, ParsedManifest]] = {}
@@ -409,7 +409,7 @@ def find_rejections(
                 if all(isinstance(template, Mapping) for template in templates):
                     updated_in_place[name] = edit.old, edit.new
             running[name] = RunningLws(
-                gang=read_lws_gang_reference(old_lws[key]),
+                gang=get_lws_gang_reference(old_lws[key]),
                 nodes=get_count(_get_template(old_lws[key]), "size"),
                 replicas=get_count(old_lws[key], "spec", "replicas"),
                 is_outdated=edit is not None and edit.restarts,

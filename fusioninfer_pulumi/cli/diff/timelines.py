@@ -29,7 +29,7 @@ from fusioninfer_pulumi.rollout.timeline import (
     simulate_update,
 )
 from fusioninfer_pulumi.rollout.update_order import compare_pair_revisions, order_update
-from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
+from fusioninfer_pulumi.topology.gang import get_lws_gang_reference
 
 # Each step of the simulation visits all LeaderWorkerSets, so it is slow for larger services.
 _MAX_LWS = 400
@@ -152,7 +152,7 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
         return ServiceTimeline(plan.service, obstacle=obstacle)
     edits = {edit.key: edit for edit in comparison.edits}
     revisions_and_gangs = {
-        name: (get_label(old_lws[key], labels.PAIR_REVISION), read_lws_gang_reference(old_lws[key]))
+        name: (get_label(old_lws[key], labels.PAIR_REVISION), get_lws_gang_reference(old_lws[key]))
         for name, key in old_keys.items()
     }
     pair_changes = compare_pair_revisions(plan, revisions_and_gangs)
