@@ -102,5 +102,5 @@ def test_table_is_read_and_written_alike(tool: Any, tmp_path: Path, engine: str)
     table = load_argument_table(engine)
     assert list(releases) == list(table.releases)
     for release, line in releases.items():
-        options = table.definitions(release)
+        options = table.get_definitions(release)
         assert {options[word].name for word in options} == set(line["set"])

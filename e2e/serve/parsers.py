@@ -170,7 +170,7 @@ def read_command_lines(objects: Any, release: str) -> set[CommandLine]:
 
 def is_vllm_serve(command: EngineCommand) -> bool:
     """Return whether the command or the image's entrypoint is `vllm serve`."""
-    version = command.image.version or ()
+    version = command.image.stock_release or ()
     return command.is_vllm_serve if command.program else version >= (0, 11, 1)
 
 
@@ -198,8 +198,8 @@ def _list_context(word: str) -> tuple[str, ...]:
 
 
 def _list_lines(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]]:
-    options = table.definitions(release)
-    words = {word for other in table.releases for word in table.definitions(other)}
+    options = table.get_definitions(release)
+    words = {word for other in table.releases for word in table.get_definitions(other)}
     for word in sorted(words):
         option = options.get(word)
         if option is None:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_version
+from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_release
 from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Rule, error, quote_value
 from fusioninfer_pulumi.generated import DIRECTORY
@@ -138,14 +138,14 @@ class EppFamily:
     @property
     def image(self) -> str:
         """The family's newest image."""
-        return f"{self.repository}:{format_version(self.versions[1])}"
+        return f"{self.repository}:{format_release(self.versions[1])}"
 
     @property
     def sidecar_image(self) -> str | None:
         """The family's newest sidecar image, or None if it has no sidecar."""
         if self.sidecar_repository is None:
             return None
-        return f"{self.sidecar_repository}:{format_version(self.versions[1])}"
+        return f"{self.sidecar_repository}:{format_release(self.versions[1])}"
 
     @cached_property
     def sidecar_flags(self) -> frozenset[str]:
@@ -283,7 +283,7 @@ def explain_unknown_image(image: str) -> str:
     for row in FAMILIES.values():
         versions.setdefault(row.repository, []).extend(row.versions)
     supported = " and ".join(
-        f"{format_version(min(numbers))} to {format_version(max(numbers))} of {repository}"
+        f"{format_release(min(numbers))} to {format_release(max(numbers))} of {repository}"
         for repository, numbers in versions.items()
     )
     return (
@@ -363,7 +363,7 @@ def choose_sidecar_family(
     has_old_name = name == "llm-d-routing-sidecar"
     has_old_version = name == "llm-d-router-disagg-sidecar" and () < version < oldest
     if has_old_name or has_old_version:
-        needed = format_version(oldest)
+        needed = format_release(oldest)
         message = f"{quote_value(image)} is too old; the oldest supported release is {needed}"
         return error(PICKER_FAMILY_UNKNOWN, ("image",), message)
     return find_sidecar_image_family(image) or picker

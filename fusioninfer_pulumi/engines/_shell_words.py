@@ -1,6 +1,6 @@
 """A container's `command` and `args` as words, the engine's program, and shell scripts.
 
-`read_script` finds the command that starts the engine, and the offsets at which it can be edited.
+`parse_script` finds the command that starts the engine, and the offsets at which it can be edited.
 Here-documents and `$'...'` are rejected rather than guessed, because a wrong offset would corrupt
 the script. Other operators are read as bash reads them.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
-#: Stands for a pulumi Output, whose text is unknown at plan time.
+#: Stands for a Pulumi Output, whose text is unknown at plan time.
 UNKNOWN = "<output>"
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -25,12 +25,12 @@ _WRAPPERS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
 
 
 class Argv(NamedTuple):
-    """A container's `command` and `args`, or empty if not set."""
+    """A container's `command` and `args`; a field that is not set is empty."""
 
     command: tuple[Any, ...] = ()
     args: tuple[Any, ...] = ()
     outputs: tuple[str, ...] = ()  #: fields (`command`, `args`) that are Outputs
-    script_at: int | None = None  #: index in `words` of the script of `sh -c`, or None if absent
+    script_index: int | None = None  #: index of the script of `sh -c` in `words`, or None
 
     @property
     def words(self) -> tuple[Any, ...]:
@@ -43,12 +43,12 @@ class Argv(NamedTuple):
 
     def with_script(self, text: str) -> tuple[list[Any], list[Any] | None]:
         """Return command and args with the script replaced; args is None if it would be empty."""
-        offset = self.script_at or 0
-        words = [*self.words[:offset], text, *self.words[offset + 1 :]]
+        index = self.script_index or 0
+        words = [*self.words[:index], text, *self.words[index + 1 :]]
         return words[: len(self.command)], words[len(self.command) :] or None
 
 
-def read_argv(container: Mapping[str, Any]) -> Argv:
+def parse_argv(container: Mapping[str, Any]) -> Argv:
     """Return the words of a container's `command` and `args`; never raises."""
     lists: dict[str, tuple[Any, ...]] = {}
     outputs = []
@@ -58,15 +58,15 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
             outputs.append(key)
         is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
         lists[key] = tuple(value) if is_list and value is not None else ()
-    script_at = None
+    script_index = None
     # If the command is an Output, it may or may not be a shell, so no word is known to be a script.
     if "command" not in outputs:
-        script_at = _find_script(lists["command"] + lists["args"])
-    return Argv(lists["command"], lists["args"], tuple(outputs), script_at)
+        script_index = _find_script(lists["command"] + lists["args"])
+    return Argv(lists["command"], lists["args"], tuple(outputs), script_index)
 
 
 def _find_script(words: Sequence[Any]) -> int | None:
-    """Return the index of the script after `sh -c` or `bash -euo pipefail -c`; None if absent."""
+    """Return the index of the script after `sh -c` or `bash -euo pipefail -c`, or None."""
     shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
     if not shells:
         return None
@@ -246,12 +246,12 @@ class EngineCall(NamedTuple):
         program: The engine's program.
         words: The words after the program.
         arguments: The engine's arguments, without quotes; expansions are kept.
-        has_hidden_arguments: Whether expansions such as `$ARGS` may contain further arguments.
+        has_hidden_arguments: Whether expansions such as `$ARGS` may contain additional arguments.
         start: Offset of the command's first word, after any assignments.
         program_end: Offset after the program.
-        end: Offset after the command's last word, where further arguments are inserted.
-        can_exec: Whether the script does the same with `exec` inserted at `start`: the engine is
-            the last command, is not in a pipeline, and no trap needs the shell.
+        end: Offset after the command's last word, where additional arguments are inserted.
+        can_exec: Whether `exec` can be inserted at `start` without changing what the script does:
+            the engine is the last command, is not in a pipeline, and no trap needs the shell.
     """
 
     program: Program
@@ -284,12 +284,12 @@ class _Command(NamedTuple):
     """A command of a script."""
 
     words: tuple[Token, ...]
-    before: str  #: the operator or reserved word before the command, empty at the script's start
-    after: str  #: the operator after the command, empty at the script's end
+    separator_before: str  #: the operator or reserved word before it, or empty at the start
+    separator_after: str  #: the operator after it, or empty at the end
     is_nested: bool  #: whether it is in parentheses, braces, `if`, `for` or a similar construct
 
 
-def read_script(argv: Argv) -> Script:
+def parse_script(argv: Argv) -> Script:
     """Parse the script of a container's shell, and find the engine commands in it.
 
     In the arguments of the commands, `"$@"` is replaced by the script's parameters: the words after
@@ -299,32 +299,35 @@ def read_script(argv: Argv) -> Script:
         ShellError: If the script contains syntax that is not supported.
     """
     # The words after `-c` are the script, `$0` and the parameters.
-    text, *zero_and_parameters = argv.texts()[argv.script_at or 0 :]
-    return _parse_script(text, tuple(zero_and_parameters[1:]))
+    text, *zero_and_parameters = argv.texts()[argv.script_index or 0 :]
+    return _parse_script_text(text, tuple(zero_and_parameters[1:]))
 
 
 @lru_cache(maxsize=32)  # the passes and checks of a role read the same script
-def _parse_script(text: str, parameters: tuple[str, ...]) -> Script:
+def _parse_script_text(text: str, parameters: tuple[str, ...]) -> Script:
     script_tokens = list(tokenize(text))
     commands = _split_commands(script_tokens)
-    names = [[basename(word.value) for word in command.words] for command in commands]
+    words_by_command = [[basename(word.value) for word in command.words] for command in commands]
     # `exec` replaces the shell, and with it the script's trap.
-    has_trap = any(words[0] == "trap" for words in names)
+    has_trap = any(words[0] == "trap" for words in words_by_command)
     calls = []
     for command in commands:
         may_exec = command is commands[-1] and not has_trap
-        call = _read_engine_call(command, parameters, may_exec=may_exec)
+        call = _parse_engine_call(command, parameters, may_exec=may_exec)
         if call is not None:
             calls.append(call)
     # Newlines at the start and the end of the script do not separate commands.
-    visible = [index for index, token in enumerate(script_tokens) if token.text != "\n"] or [0]
-    trimmed = script_tokens[visible[0] : visible[-1] + 1]
+    indexes = [index for index, token in enumerate(script_tokens) if token.text != "\n"] or [0]
+    trimmed = script_tokens[indexes[0] : indexes[-1] + 1]
     operators = {token.text for token in trimmed if token.kind == "operator"}
     return Script(
         text,
         tuple(calls),
         is_and_list=operators <= {"&&", "|", "|&"},
-        starts_ray=any(w[:2] == ["ray", "start"] or "multi-node-serving.sh" in w for w in names),
+        starts_ray=any(
+            words[:2] == ["ray", "start"] or "multi-node-serving.sh" in words
+            for words in words_by_command
+        ),
     )
 
 
@@ -360,7 +363,7 @@ def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
     return commands
 
 
-def _read_engine_call(
+def _parse_engine_call(
     command: _Command, parameters: Sequence[str], *, may_exec: bool
 ) -> EngineCall | None:
     values = [word.value for word in command.words]
@@ -381,7 +384,8 @@ def _read_engine_call(
         if word.starts_with_expansion and may_hold_flags:
             has_hidden_arguments = True
         arguments.append(word.value)
-    is_separate = command.before in ("", "&&", ";", "\n") and command.after in ("", ";", "\n")
+    can_follow = command.separator_before in ("", "&&", ";", "\n")
+    can_end = command.separator_after in ("", ";", "\n")
     is_program = _PROGRAMS.fullmatch(basename(values[0])) is not None
     return EngineCall(
         program=program,
@@ -391,5 +395,5 @@ def _read_engine_call(
         start=command.words[0].start,
         program_end=command.words[len(program.words) - 1].end,
         end=command.words[-1].end,
-        can_exec=may_exec and is_separate and is_program and not command.is_nested,
+        can_exec=may_exec and can_follow and can_end and is_program and not command.is_nested,
     )

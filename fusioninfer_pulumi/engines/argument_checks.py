@@ -77,22 +77,22 @@ def find_known_release(command: EngineCommand) -> str | None:
     return release if release in load_argument_table(engine.name).releases else None
 
 
-def read_argument_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
-    """Return the engine's arguments with references to these variables replaced."""
+def get_argument_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
+    """Return the engine's arguments, with the values of these variables in place of references."""
     argv, args_start = command.argv, len(command.argv.command)
     in_script = command.script is not None
     words: list[Word] = []
     if in_script:
-        # A script is one element, so its arguments have the place of the field.
-        place: Location = ("args",) if argv.args else ("command",)
-        words = [Word(text, place) for text in command.arguments]
+        # A script is one element, so its arguments have the location of its field.
+        location: Location = ("args",) if argv.args else ("command",)
+        words = [Word(text, location) for text in command.arguments]
     else:
         start = len(command.program)
         for index, text in enumerate(argv.texts()[start:], start):
-            place = ("command", index) if index < args_start else ("args", index - args_start)
-            words += [Word(part, place) for part in split_joined_flags([text])]
+            location = ("command", index) if index < args_start else ("args", index - args_start)
+            words += [Word(part, location) for part in split_joined_flags([text])]
     return [
-        Word(replace_variables(word.value, variables, in_script=in_script), word.place)
+        Word(replace_variables(word.value, variables, in_script=in_script), word.location)
         for word in words
     ]
 
@@ -188,49 +188,49 @@ def check_arguments(
     engine = command.engine
     if engine is None or command.program_in_args:
         return
-    table, version = load_argument_table(engine.name), command.image.version
-    if version is not None and version < parse_release(table.releases[0]):
+    table, stock_release = load_argument_table(engine.name), command.image.stock_release
+    if stock_release is not None and stock_release < parse_release(table.releases[0]):
         return  # reported as unsupported
     release = find_known_release(command)
     is_serve = command.program[-1:] == ("serve",)
     may_be_other_server = is_serve and engine.server_flag is not None
     make_finding = warning if release is None or may_be_other_server else error
-    words = engine.preprocess_words(read_argument_words(command, variables))
-    head, arguments = parse_arguments(
-        words, table.definitions(release), checks_values=release is not None
+    words = engine.preprocess_words(get_argument_words(command, variables))
+    leading_words, arguments = parse_arguments(
+        words, table.get_definitions(release), checks_values=release is not None
     )
     for argument in arguments:
-        name, place, definition = argument.name, argument.word.place, argument.definition
+        name, location, definition = argument.name, argument.word.location, argument.definition
         if _has_unknown_part(name) or (definition is not None and definition.name == ignored):
             continue
         if is_serve and name == engine.server_flag:
             continue
         if definition is None and release is not None:
-            rule, message = _explain_unknown(engine, name, release)
-            yield make_finding(rule, place, message)
+            rule, message = _explain_unknown_argument(engine, name, release)
+            yield make_finding(rule, location, message)
         elif definition is None and argument.problem is None:
-            closest = closest_name(name, table.definitions(None), cutoff=_TYPO_SIMILARITY)
+            closest = closest_name(name, table.get_definitions(None), cutoff=_TYPO_SIMILARITY)
             if closest is not None:
                 message = (
                     f"no release of {engine.title} up to v{table.releases[-1]} has an argument "
                     f"{name}; did you mean {closest}?"
                 )
-                yield warning(ARGUMENT_UNKNOWN, place, message)
+                yield warning(ARGUMENT_UNKNOWN, location, message)
         elif definition is not None and argument.problem is not None:
-            yield make_finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
+            yield make_finding(ARGUMENT_VALUE_INVALID, location, f"{name}: {argument.problem}")
     if not command.is_readable or any(_has_unknown_part(word.value) for word in words):
         return  # an unknown word may be a flag that takes the words after it
     # The message does not show the word, because it may be an API key.
-    extras = [*head, *(word for argument in arguments for word in argument.extras)]
+    extras = [*leading_words, *(word for argument in arguments for word in argument.extras)]
     # The first word is the positional model. vLLM's older program, `api_server`, ignores it and
     # serves its default model.
     accepts_model = is_serve or (not command.program and engine.image_serves)
     for word in extras[1:] if accepts_model else extras:
         message = "belongs to no argument; remove it or add the argument's name"
-        yield make_finding(ARGUMENT_UNKNOWN, word.place, message)
+        yield make_finding(ARGUMENT_UNKNOWN, word.location, message)
 
 
-def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str]:
+def _explain_unknown_argument(engine: Engine, name: str, release: str) -> tuple[Rule, str]:
     """Return the rule and the message about an argument that a release does not have."""
     table, title = load_argument_table(engine.name), engine.title
     removed_in = table.find_removing_release(name, release)
@@ -245,7 +245,7 @@ def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str
             f"{name} exists from {title} v{first_release} on, the image has v{release}; use a "
             "newer image, or remove it"
         )
-    closest = closest_name(name, table.definitions(release))
+    closest = closest_name(name, table.get_definitions(release))
     hint = f"did you mean {closest}?" if closest else "remove it"
     return ARGUMENT_UNKNOWN, f"{title} v{release} has no argument {name}; {hint}"
 
@@ -282,28 +282,28 @@ class ArgumentChanges(NamedTuple):
 
 
 def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges | None:
-    """Return how a change of the release affects arguments; None without a known change."""
+    """Return how a new release affects the arguments, or None if no change of release is known."""
     engine, before, after = old.engine, find_known_release(old), find_known_release(new)
     if engine is None or new.engine is not engine:
         return None
     if before is None or after is None or before == after:
         return None
     table = load_argument_table(engine.name)
-    old_table, new_table = table.definitions(before), table.definitions(after)
-    names = [*_read_names(engine, old, old_table), *_read_names(engine, new, old_table)]
+    old_table, new_table = table.get_definitions(before), table.get_definitions(after)
+    names = [name for side in (old, new) for name in _list_used_names(engine, side, old_table)]
     removed = tuple(
         RemovedArgument(name, find_successor(engine, name))
         for name in dict.fromkeys(names)  # each name once, in order
         if name not in new_table
     )
-    user_names = {old_table[name].name for name in names}
-    user_names |= {new_table[name].name for name in _read_names(engine, new, new_table)}
-    user_names |= set(engine.model_flags)  # the model may be positional
+    set_names = {old_table[name].name for name in names}
+    set_names |= {new_table[name].name for name in _list_used_names(engine, new, new_table)}
+    set_names |= set(engine.model_flags)  # the model may be positional
     defaults = []
     for name, old_definition in sorted(old_table.items()):
         new_definition = new_table.get(name)
         # The table has a definition under all its spellings; only the first counts.
-        if name != old_definition.name or name in user_names:
+        if name != old_definition.name or name in set_names:
             continue
         if new_definition is None or new_definition.deprecated is not None:
             continue
@@ -313,9 +313,9 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
     return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
-def _read_names(engine: Engine, command: EngineCommand, definitions: Definitions) -> list[str]:
-    """Return the arguments' names as the command line spells them; full names for abbreviations."""
-    words = engine.preprocess_words(read_argument_words(command, {}))
+def _list_used_names(engine: Engine, command: EngineCommand, definitions: Definitions) -> list[str]:
+    """Return the arguments' names as the command line spells them, but abbreviations in full."""
+    words = engine.preprocess_words(get_argument_words(command, {}))
     _, arguments = parse_arguments(words, definitions)
     return [
         argument.name if argument.name in definitions else argument.definition.name
@@ -325,7 +325,7 @@ def _read_names(engine: Engine, command: EngineCommand, definitions: Definitions
 
 
 def explain_invalid_value(definition: ArgumentDefinition, value: str) -> str | None:
-    """Return what a value must be, such as `must be an integer`; None if the release accepts it."""
+    """Return what a value must be, such as `must be an integer`, or None if it is accepted."""
     is_default = value in ("", "None") and definition.default is None
     if is_default or definition.kind in ("any", "switch"):
         return None
@@ -342,9 +342,9 @@ def explain_invalid_value(definition: ArgumentDefinition, value: str) -> str | N
     limits = {**_LIMITS_BY_NAME.get(definition.name, {}), **definition.limits}
     if not isinstance(parsed, (int, float)):
         return None
-    for key, (words, compare) in _COMPARISONS.items():
+    for key, (phrase, compare) in _COMPARISONS.items():
         if key in limits and not compare(parsed, limits[key]):
-            return f"must be {words} {limits[key]}"
+            return f"must be {phrase} {limits[key]}"
     return None
 
 
@@ -356,7 +356,8 @@ _LIMITS_BY_NAME: Mapping[str, Mapping[str, float]] = {
 
 
 def _check_json(text: str) -> None:
-    # Not checked: newer releases of vLLM accept 80m as a number, older ones `key=1` as an object.
+    # Newer releases of vLLM accept 80m as a number, and older ones `key=1` as an object. Such text
+    # is not checked.
     if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
         parse_json(text)
 
@@ -376,7 +377,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "json": ("JSON", _check_json),
 }
 
-#: Words and operator of each kind of limit.
+#: Phrase and operator of each kind of limit.
 _COMPARISONS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "gt": ("above", operator.gt),
     "ge": ("at least", operator.ge),

@@ -1,6 +1,6 @@
 """The command-line arguments of each release of vLLM and SGLang.
 
-`tools/engine_arguments.py` writes the tables in `generated` and describes their format. Each is
+`tools/engine_arguments.py` writes the tables in `generated` and describes their format. A table is
 loaded on first use.
 """
 
@@ -47,7 +47,7 @@ Definitions = Mapping[str, ArgumentDefinition]
 
 
 class ArgumentTable:
-    """The arguments of an engine by release."""
+    """The arguments that each release of an engine has."""
 
     def __init__(self, text: str) -> None:
         # A line has the changes of a release: `{"release": ..., "removed": [...], "set": {...}}`.
@@ -72,8 +72,8 @@ class ArgumentTable:
                 for word in definition.spellings():
                     self._definitions.setdefault(word, []).append(definition)
 
-    def definitions(self, release: str | None) -> Definitions:
-        """Return the arguments of a release; for None, the newest definition of each argument."""
+    def get_definitions(self, release: str | None) -> Definitions:
+        """Return a release's arguments, or the newest definition of each argument if it is None."""
         if release is None:
             return {word: definitions[-1] for word, definitions in self._definitions.items()}
         index = self.releases.index(release)
@@ -103,7 +103,7 @@ class ArgumentTable:
 
 @cache
 def load_argument_table(engine: str) -> ArgumentTable:
-    """Return the arguments of an engine, by its name."""
+    """Return the argument table of an engine."""
     file = DIRECTORY / f"{engine}_arguments.jsonl"
     return ArgumentTable(file.read_text(encoding="utf-8"))
 

@@ -9,11 +9,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.engines._shell_words import UNKNOWN, Script, ShellError, read_script
+from fusioninfer_pulumi.engines._shell_words import UNKNOWN, Script, ShellError, parse_script
 from fusioninfer_pulumi.engines.command_flags import normalize_flag, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
 
-_AS_LIST = "; write the command as a list"
+_LIST_HINT = "; write the command as a list"
 
 
 class EditError(ValueError):
@@ -31,8 +31,8 @@ def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) 
     return {**head, **{key: value for key, value in lists.items() if value}, **tail}
 
 
-def find_missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argument]:
-    """Return the arguments to set: those that the command line lacks, and those with `replaces`."""
+def select_new_arguments(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argument]:
+    """Return the arguments that the command line lacks, and those with `replaces`."""
     return [
         argument for argument in arguments if argument.replaces or not command.has(*argument.names)
     ]
@@ -43,23 +43,23 @@ def edit_command(
     arguments: Sequence[Argument] = (),
     *,
     model: str | None = None,
-    to_args: bool = False,
+    use_args: bool = False,
 ) -> ContainerCommand | None:
     """Return the command line with the arguments set, or None if nothing changes.
 
     An argument with `replaces` overwrites a value, which keeps its position. Other arguments are
-    added if they are missing: to `args`, or to `command` if there are no `args` and `to_args` is
-    False. List elements such as `--port 8000` are split. The positional model comes first.
+    added if they are missing: to `args`, or to `command` if there are no `args` and `use_args` is
+    False. List elements such as `--port 8000` are split. A positional `model` comes first.
 
     Raises:
         EditError: If it is unknown where the arguments belong.
     """
     if command.argv.outputs:
-        raise EditError(f"{command.argv.outputs[0]} is a pulumi Output as a whole{_AS_LIST}")
-    to_set = find_missing(command, arguments)
-    if command.argv.script_at is not None:
-        script = read_engine_script(command)
-        text = edit_script(script, to_set, model)
+        raise EditError(f"{command.argv.outputs[0]} is a pulumi Output as a whole{_LIST_HINT}")
+    new_arguments = select_new_arguments(command, arguments)
+    if command.argv.script_index is not None:
+        script = parse_engine_script(command)
+        text = edit_script(script, new_arguments, model)
         return None if text == script.text else ContainerCommand(*command.argv.with_script(text))
     if command.engine is None:
         raise EditError(
@@ -67,9 +67,9 @@ def edit_command(
             "(for example [vllm, serve])"
         )
     argv, start = command.argv, len(command.program)
-    # With `to_args`, a program in `args` moves to `command`, or the image's entrypoint would take
-    # the program's name for an argument.
-    command_end = start if to_args and command.program_in_args else len(argv.command)
+    # If `use_args` is set, a program in `args` moves to `command`; otherwise the image's entrypoint
+    # would treat the program's name as an argument.
+    command_end = start if use_args and command.program_in_args else len(argv.command)
     # Each word, and whether it belongs to `command`.
     words: list[tuple[Any, bool]] = []
     for index, word in enumerate(argv.words):
@@ -78,12 +78,12 @@ def edit_command(
     if model is not None:
         words.insert(start, (model, start < command_end))
     has_args = any(not in_command for _, in_command in words)
-    to_command = not to_args and command_end > 0 and not has_args
-    replacements, added = _find_replacements([word for word, _ in words], to_set)
+    appends_to_command = not use_args and command_end > 0 and not has_args
+    replacements, added = _find_replacements([word for word, _ in words], new_arguments)
     edited: list[tuple[Any, bool]] = []
     for index, (word, in_command) in enumerate(words):
         edited += [(part, in_command) for part in replacements.get(index, (word,))]
-    edited += [(word, to_command) for argument in added for word in argument.words]
+    edited += [(word, appends_to_command) for argument in added for word in argument.words]
     if [word for word, _ in edited] == list(argv.words) and command_end == len(argv.command):
         return None
     args = [word for word, in_command in edited if not in_command]
@@ -91,11 +91,11 @@ def edit_command(
 
 
 def _find_replacements(
-    words: Sequence[Any], to_set: Sequence[Argument]
+    words: Sequence[Any], new_arguments: Sequence[Argument]
 ) -> tuple[dict[int, list[str]], list[Argument]]:
-    """Return new words by the index of the word that they replace, and the arguments to append."""
+    """Return new words, keyed by the index of the word to replace, and the arguments to append."""
     replacing = {
-        name: argument for argument in to_set if argument.replaces for name in argument.names
+        name: argument for argument in new_arguments if argument.replaces for name in argument.names
     }
     replacements: dict[int, list[str]] = {}
     used = []
@@ -116,33 +116,33 @@ def _find_replacements(
             replacements[index] = [word, value]
         else:
             replacements[index + 1] = [value]
-    return replacements, [argument for argument in to_set if argument not in used]
+    return replacements, [argument for argument in new_arguments if argument not in used]
 
 
-def read_engine_script(command: EngineCommand) -> Script:
+def parse_engine_script(command: EngineCommand) -> Script:
     """Return the script of a container's shell.
 
     Raises:
         EditError: If its text is unknown, cannot be parsed, or does not start exactly one engine.
     """
     if command.script == UNKNOWN:
-        raise EditError(f"the script of the container's shell is a pulumi Output{_AS_LIST}")
+        raise EditError(f"the script of the container's shell is a pulumi Output{_LIST_HINT}")
     problem = "starts neither vLLM nor SGLang"
     try:
-        script = read_script(command.argv)
+        script = parse_script(command.argv)
         if len(script.calls) == 1:
             return script
         if script.calls:
             problem = "starts an engine in several places"
     except ShellError as error:
         problem = f"has {error}, which is not supported"
-    raise EditError(f"the container's shell script {problem}{_AS_LIST}")
+    raise EditError(f"the container's shell script {problem}{_LIST_HINT}")
 
 
-def edit_script(script: Script, to_set: Sequence[Argument], model: str | None = None) -> str:
+def edit_script(script: Script, new_arguments: Sequence[Argument], model: str | None = None) -> str:
     """Return the text of a script with these arguments for its engine."""
     call, text = script.calls[0], script.text
-    replacements, added = _find_replacements([word.value for word in call.words], to_set)
+    replacements, added = _find_replacements([word.value for word in call.words], new_arguments)
     # Edits proceed from the end of the script to its start, so that the offsets before an edit stay
     # valid.
     text = f"{text[: call.end]}{format_script_words(added)}{text[call.end :]}"
@@ -155,7 +155,7 @@ def edit_script(script: Script, to_set: Sequence[Argument], model: str | None = 
 
 
 def format_script_words(arguments: Sequence[Argument]) -> str:
-    """Return arguments as text to append to a command of a script."""
+    """Return arguments as shell text to append to a command of a script."""
     words = []
     for argument in arguments:
         words.append(argument.names[0])

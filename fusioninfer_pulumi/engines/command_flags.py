@@ -57,7 +57,7 @@ def has_flag(arguments: Sequence[str], *names: str) -> bool:
 
 
 def get_last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
-    """Return the values of the last occurrence of a flag with several values, or None if absent."""
+    """Return the values of a flag's last occurrence, or None if the flag is absent."""
     values = None
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
@@ -93,7 +93,7 @@ def split_joined_flags(arguments: Sequence[str]) -> list[str]:
 
 
 def _split_value(text: str) -> list[str]:
-    # JSON that is not in quotes is kept, because a shell would remove the quotes inside of it.
+    # Unquoted JSON is kept, because splitting it like a shell would remove its quotes.
     if text[0] in "{[":
         return [text]
     try:
@@ -106,7 +106,7 @@ def _split_value(text: str) -> list[str]:
 
 
 def dump_json(settings: Mapping[str, Any]) -> str:
-    """Return settings as compact JSON, the form in the engines' documentation."""
+    """Return settings as compact JSON, as in the engines' documentation."""
     return json.dumps(settings, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -127,7 +127,7 @@ def replace_variables(text: str, variables: Mapping[str, str], *, in_script: boo
     return SHELL_VARIABLE.sub(get_value, text) if in_script else text
 
 
-def read_plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
+def get_plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
     """Return a container's environment variables whose values are text without blanks and `$`."""
     plain: dict[str, str] = {}
     variables = container.get("env")

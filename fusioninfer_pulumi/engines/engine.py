@@ -1,8 +1,8 @@
 """The facts that every inference engine defines, and the parsed command line of a container.
 
 The modules `vllm` and `sglang` fill in these classes. Code outside `engines` compares engine names
-only for the model catalogue. Methods that return findings say what the findings' locations are
-relative to, or that they name a flag; callers complete the locations.
+only for the model catalogue. Callers complete the locations of returned findings: each method
+documents what these are relative to, or that they name a flag.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fusioninfer_pulumi.findings import Finding, Location
 # These flags are the same for all engines.
 PORT_FLAG = "--port"
 HOST_FLAG = "--host"
-#: A file of further arguments; the command line overrides it.
+#: A file with additional arguments, which the command line overrides.
 CONFIG_FLAG = "--config"
 #: Settings of KV cache events, a JSON object.
 KV_EVENTS_FLAG = "--kv-events-config"
@@ -66,10 +66,10 @@ class Argument(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A word of a command line and the container field it is in, such as `("args", 2)`."""
+    """A word of a command line, and its container field, such as `("args", 2)`."""
 
     value: str
-    place: Location
+    location: Location
 
 
 class ContainerCommand(NamedTuple):
@@ -91,7 +91,7 @@ class Parallelism(NamedTuple):
         data_local: Copies on one node; None if no flag determines them (only vLLM has such flags).
         is_explicit: Whether any flag sets a size.
         context: Parts that a prompt is split into (vLLM's prefill context parallelism, 0.12.0 and
-            later). Decode context parallelism needs no further accelerators, so it is ignored.
+            later). Decode context parallelism needs no additional accelerators, so it is ignored.
     """
 
     tensor: int = 1
@@ -106,8 +106,8 @@ class Parallelism(NamedTuple):
 
         Every data parallel rank needs tensor x pipeline x context accelerators (vLLM
         `ParallelConfig.world_size`, SGLang `compute_world_size`). With `--data-parallel-size-local`
-        a replica may run fewer than `data` ranks, and other deployments the remaining ranks; the
-        accelerators of all `data` ranks are returned if `nodes` is None.
+        a replica may run fewer than `data` ranks, and other deployments the remaining ranks. If
+        `nodes` is None, the accelerators of all `data` ranks are returned.
         """
         return self.tensor * self.pipeline * self.context * self._count_ranks(nodes)
 
@@ -146,8 +146,8 @@ class ParallelSizes:
         needs_expert_ranks: Whether the flag for expert parallelism has the number of ranks as its
             value; otherwise it is a switch.
         rank_port_flags: Switch that gives every data parallel rank a separate HTTP port.
-        supervisor: Flag and default of the port that reports the health of all ranks of a pod; only
-            used with `rank_port_flags`.
+        supervisor_port: Flag and default of the port that reports the health of all ranks of a pod;
+            only used with `rank_port_flags`.
     """
 
     flags: Mapping[str, tuple[str, ...]]
@@ -155,13 +155,13 @@ class ParallelSizes:
     expert_flags: tuple[str, ...]
     needs_expert_ranks: bool = False
     rank_port_flags: tuple[str, ...] = ()
-    supervisor: tuple[str, int] = ("", 0)
+    supervisor_port: tuple[str, int] = ("", 0)
 
     def read(self, command: EngineCommand) -> Parallelism | None:
-        """Return the parallel sizes that the arguments set.
+        """Return the parallel sizes that the arguments set, or None if a size is unknown.
 
-        None if a size is unknown: arguments are hidden, a value is not a positive integer (such as
-        `$TP`; `data_local` may be 0), or `--config` names a file, which may set sizes.
+        A size is unknown if arguments are hidden, a value is not a positive integer (such as `$TP`;
+        `data_local` may be 0), or `--config` names a file, which may set sizes.
         """
         if not command.is_readable or command.has(CONFIG_FLAG):
             return None
@@ -177,7 +177,7 @@ class ParallelSizes:
         return Parallelism(**sizes, is_explicit=bool(sizes))
 
     def build_arguments(self, sizes: ParallelismArgs) -> dict[str, Argument]:
-        """Return the arguments that set these sizes, by field of `parallelism`."""
+        """Return the arguments that set these sizes, keyed by field of `parallelism`."""
         rows = (
             ("tensor", self.flags["tensor"], sizes.tensor),
             ("pipeline", self.flags["pipeline"], sizes.pipeline),
@@ -242,10 +242,10 @@ class KvConnector(NamedTuple):
             `nixl`.
         role: vLLM's `kv_role`, or SGLang's `prefill` or `decode`; None if not set.
         names: The names of the connector and its nested connectors.
-        transfer_connectors: Those of `names` that transfer KV caches between pods; prefill and
-            decode must have the same.
-        side_channel: Environment variables for the address and port of the handshake; None if the
-            connector has no handshake. A connector with a handshake works with any `role`.
+        transfer_connectors: The names in `names` of connectors that transfer KV caches between
+            pods. They must be the same on prefill and decode.
+        side_channel: Environment variables for the address and port of the handshake, or None if
+            the connector has no handshake. A connector with a handshake works with any `role`.
     """
 
     name: str
@@ -269,7 +269,7 @@ class OffloadRequest(NamedTuple):
     host_bytes: int  #: bytes of host memory for each copy of the model
     eviction: str | None = None  #: eviction policy of the host memory, or None for the default
     directories: tuple[str, ...] = ()  #: mount paths of the secondary tiers, in order
-    is_shared: bool = False  #: whether several processes use the same tier
+    is_shared: bool = False  #: whether multiple processes use the same tier
 
 
 class OffloadResult(NamedTuple):
@@ -319,7 +319,7 @@ class KvCache:
     pair_setting_flags: Mapping[str, tuple[str, ...]]
     handshake_source: str
 
-    def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
+    def parse_connector(self, command: EngineCommand) -> KvConnector | str | None:
         """Return the configured connector, or None if there is none, or the error in its flag.
 
         The error is a text that follows `transfer_flag` in a message, such as "has no value".
@@ -371,15 +371,15 @@ class KvCache:
     ) -> tuple[Compatibility, str]:
         """Return what happens to requests whose KV cache decode cannot load, and what clients see.
 
-        `differs` is whether the settings of the two are known to differ. The text is empty if the
-        outcome is unknown.
+        `differs` is True if settings are known to differ. What clients see is empty if the outcome
+        is unknown.
         """
         return Compatibility.UNKNOWN, ""
 
     def find_recompute_setting(self, decode: EngineCommand) -> str:
         """Return the missing setting that lets decode compute prompts whose KV cache does not load.
 
-        Empty if it is set, or if no setting helps.
+        The result is empty if that is set already, or if no setting helps.
         """
         return ""
 
@@ -477,13 +477,13 @@ class EngineCommand:
 
     @property
     def script(self) -> str | None:
-        """The script that `sh -c` runs, `UNKNOWN` for an Output; None if there is none."""
-        script_at = self.argv.script_at
-        return None if script_at is None else self.argv.texts()[script_at]
+        """The script that `sh -c` runs (`UNKNOWN` for an Output), or None if there is none."""
+        script_index = self.argv.script_index
+        return None if script_index is None else self.argv.texts()[script_index]
 
     @property
     def port(self) -> int | None:
-        """The engine's `--port`; None if it is unset or not a port number."""
+        """The engine's `--port`, or None if it is unset or not a port number."""
         if self.engine is None:
             return None
         port = parse_integer(self.value(PORT_FLAG))
@@ -561,7 +561,7 @@ class EngineCommand:
         """Port that reports the health of the pod's ranks, or None if the serving port does."""
         if self.engine is None or not self._has_port_per_rank:
             return None
-        flag, default = self.engine.sizes.supervisor
+        flag, default = self.engine.sizes.supervisor_port
         return parse_integer(self.value(flag)) or default
 
     @property
@@ -575,8 +575,8 @@ class EngineCommand:
 
     @property
     def connector(self) -> KvConnector | str | None:
-        """The KV connector; see `KvCache.read_connector`."""
-        return self.engine.kv_cache.read_connector(self) if self.engine is not None else None
+        """The KV connector; see `KvCache.parse_connector`."""
+        return self.engine.kv_cache.parse_connector(self) if self.engine is not None else None
 
 
 def _parse_adapter_name(value: str) -> str:

@@ -11,11 +11,11 @@ from fusioninfer_pulumi.engines._shell_words import (
     Argv,
     ShellError,
     find_program,
-    read_argv,
-    read_script,
+    parse_argv,
+    parse_script,
 )
 from fusioninfer_pulumi.engines.command_flags import (
-    read_plain_variables,
+    get_plain_variables,
     replace_variables,
     split_joined_flags,
 )
@@ -29,25 +29,25 @@ ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (VLLM, SGLANG
 
 
 def parse_command(container: Mapping[str, Any]) -> EngineCommand:
-    """Parse a container's command line; never raise.
+    """Parse a container's command line; never raises.
 
     The program in the command line determines the engine. Without a command the image's name
     determines it, or the container's name if the image is unknown. References such as `$(PORT)` to
     variables of the container are replaced by the variables' values.
     """
-    command = _read(container)
+    command = _parse_literally(container)
     if not any("$" in word for word in command.arguments):
         return command
-    variables = read_plain_variables(container)
+    variables = get_plain_variables(container)
     # Only `$(PORT)` is replaced: a script may assign another value to `$PORT`.
     arguments = [replace_variables(word, variables, in_script=False) for word in command.arguments]
     return replace(command, arguments=tuple(arguments))
 
 
-def _read(container: Mapping[str, Any]) -> EngineCommand:
-    argv, image = read_argv(container), parse_image(container.get("image"))
-    if argv.script_at is not None:
-        return _read_script(argv, image)
+def _parse_literally(container: Mapping[str, Any]) -> EngineCommand:
+    argv, image = parse_argv(container), parse_image(container.get("image"))
+    if argv.script_index is not None:
+        return _parse_script_command(argv, image)
     texts = argv.texts()
     program = find_program(texts)
     has_command = bool(argv.command) or "command" in argv.outputs
@@ -83,10 +83,10 @@ def _image_serves(image: Image) -> bool:
     return image.engine is not None and ENGINES[image.engine].image_serves
 
 
-def _read_script(argv: Argv, image: Image) -> EngineCommand:
+def _parse_script_command(argv: Argv, image: Image) -> EngineCommand:
     command = EngineCommand(engine=None, is_readable=False, image=image, argv=argv)
     try:
-        calls = read_script(argv).calls
+        calls = parse_script(argv).calls
     except ShellError:
         calls = ()
     if not calls:
@@ -109,7 +109,7 @@ _DEFAULT_PORT = 8000
 
 
 def find_serving_container(template: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
-    """Return the container with this name, else one with a usual name, else the first."""
+    """Return the first of: the container with this name, one with a usual name, any container."""
     containers: dict[str | None, Mapping[str, Any]] = {
         container["name"]: container for container in template["spec"]["containers"]
     }
@@ -127,7 +127,7 @@ def find_serving_port(
     if explicit_port is not None:
         return explicit_port
     container_ports = container.get("ports") or ()
-    http_ports = [port for port in container_ports if port.get("name") == "http"]
+    http_ports = [entry for entry in container_ports if entry.get("name") == "http"]
     for container_port in (*http_ports, *container_ports):
         number = container_port.get("containerPort")
         # A port without a number is reported when the finished pod is checked.

@@ -1,4 +1,4 @@
-"""Reads the engine and the version from container image references."""
+"""Parses container image references: the engine and its release."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 ReleaseNumber = tuple[int, ...]
 
-_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?![0-9])")
+_RELEASE_PREFIX = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?![0-9])")
 
 # An image tag of the engine projects, `v0.5.10.post1-cu129`: a release and platform suffixes.
 _RELEASE = re.compile(
@@ -19,7 +19,8 @@ _RELEASE = re.compile(
 # Images of the engine projects, by the end of the repository's path, so that mirrors match too.
 _STOCK = {"vllm/vllm-openai": "vllm", "lmsysorg/sglang": "sglang"}
 # vLLM's images for CPUs and AMD GPUs. Their `release` selects the argument table and is compared
-# between prefill and decode. They have no `version`, so defaults that depend on it do not apply.
+# between prefill and decode. They have no `stock_release`, so defaults that depend on it do not
+# apply.
 _OTHER_BUILDS = ("vllm/vllm-openai-cpu", "vllm/vllm-openai-rocm")
 
 
@@ -28,20 +29,21 @@ class Image(NamedTuple):
 
     Attributes:
         name: The reference, or None for an Output.
-        engine: `vllm` or `sglang` if the repository's name contains it, else None.
+        engine: `vllm` or `sglang` if the repository's name contains it, otherwise None.
         is_stock: Whether it is one of `_STOCK`, or a mirror of it.
         tag: The tag; `latest` if there is neither tag nor digest; None for a digest without a tag
             and for an unknown reference.
-        version: The version at the start of a stock image's tag (`v0.11.0` is (0, 11, 0)), or None.
-        release: The release (`0.5.10.post1`), if the tag has only that and platform suffixes, in a
-            stock image or an image for CPUs or AMD GPUs; else None.
+        stock_release: The numbers at the start of a stock image's tag ((0, 11, 0) for `v0.11.0`),
+            or None for other tags and images.
+        release: The release (`0.5.10.post1`) of a stock image or an image for CPUs or AMD GPUs if
+            its tag has only that and platform suffixes, otherwise None.
     """
 
     name: str | None = None
     engine: str | None = None
     is_stock: bool = False
     tag: str | None = None
-    version: ReleaseNumber | None = None
+    stock_release: ReleaseNumber | None = None
     release: str | None = None
 
     @property
@@ -62,21 +64,23 @@ def parse_image(reference: Any) -> Image:
         return Image()
     repository, tag = _split_reference(reference)
     last = repository.rpartition("/")[2]
-    stock = next((end for end in _STOCK if f"/{repository}".endswith(f"/{end}")), "")
-    named = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
-    match = _VERSION.match(tag or "") if stock else None
-    has_release_tags = stock or f"/{repository}".endswith(tuple(f"/{end}" for end in _OTHER_BUILDS))
+    stock_name = next((end for end in _STOCK if f"/{repository}".endswith(f"/{end}")), "")
+    engine_in_name = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
+    match = _RELEASE_PREFIX.match(tag or "") if stock_name else None
+    has_release_tags = stock_name or f"/{repository}".endswith(
+        tuple(f"/{end}" for end in _OTHER_BUILDS)
+    )
     release = _RELEASE.fullmatch(tag or "") if has_release_tags else None
     return Image(
         name=reference,
-        engine=_STOCK.get(stock, named),
-        is_stock=bool(stock),
+        engine=_STOCK.get(stock_name, engine_in_name),
+        is_stock=bool(stock_name),
         tag="latest" if tag is None and "@" not in reference else tag,
-        version=(int(match[1]), int(match[2]), int(match[3])) if match else None,
+        stock_release=(int(match[1]), int(match[2]), int(match[3])) if match else None,
         release=release["release"] if release else None,
     )
 
 
-def format_version(version: ReleaseNumber) -> str:
-    """Return a version in the form of image tags: `v0.11.0`."""
-    return "v" + ".".join(str(part) for part in version)
+def format_release(release: ReleaseNumber) -> str:
+    """Return a release as in image tags: `v0.11.0`."""
+    return "v" + ".".join(str(part) for part in release)

@@ -20,9 +20,9 @@ from fusioninfer_pulumi.engines.command_editing import (
     EditError,
     edit_command,
     edit_script,
-    find_missing,
     format_script_words,
-    read_engine_script,
+    parse_engine_script,
+    select_new_arguments,
 )
 from fusioninfer_pulumi.engines.command_flags import split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
@@ -42,9 +42,9 @@ _START_HEAD = f"ray start --head --port={RAY_PORT}"
 _JOIN = f"ray start --address=$LWS_LEADER_ADDRESS:{RAY_PORT} --block"
 _RAY_BACKEND = Argument(("--distributed-executor-backend",), ("ray",))
 
-# `ray health-check` succeeds once the head is up; KubeRay's workers use it too. The trap ends the
+# `ray health-check` succeeds once the head is up; KubeRay's workers also use it. The trap ends the
 # wait on SIGTERM, which a shell as process 1 otherwise ignores; `exec` makes ray process 1, so that
-# it gets later signals. A worker that has joined exits if the head dies.
+# it receives later signals. A worker that has joined exits if the head dies.
 _WAIT_AND_JOIN = f"""\
 trap 'exit 143' TERM
 until ray health-check --address=$LWS_LEADER_ADDRESS:{RAY_PORT} >/dev/null 2>&1; do
@@ -91,12 +91,12 @@ def build_command(
             return _build_ray_command(command)
         return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if waits else _JOIN])
     if engine is None:
-        # Always raises: an EditError with the reason why the engine is unknown.
+        # Always raises an EditError with the reason why the engine is unknown.
         return edit_command(command)
     arguments = engine.multi_node.build_arguments(command, launcher, nodes, is_leader=is_leader)
     if launcher is Launcher.DATA_PARALLEL and command.script is None:
         return _build_data_parallel_command(command, arguments)
-    return edit_command(command, arguments, to_args=True)
+    return edit_command(command, arguments, use_args=True)
 
 
 def _build_ray_command(command: EngineCommand) -> ContainerCommand:
@@ -109,29 +109,29 @@ def _build_ray_command(command: EngineCommand) -> ContainerCommand:
             "[vllm, serve])"
         )
     program, arguments = _split_program(command)
-    for argument in find_missing(command, [_RAY_BACKEND]):
+    for argument in select_new_arguments(command, [_RAY_BACKEND]):
         arguments += argument.words
-    # With `exec` the engine is process 1 and gets SIGTERM when the pod is deleted.
+    # With `exec` the engine is process 1 and receives SIGTERM when the pod is deleted.
     return ContainerCommand(
         list(_SHELL), [f"{_START_HEAD} && exec {shlex.join([*program, *arguments])}"]
     )
 
 
 def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
-    script = read_engine_script(command)
+    script = parse_engine_script(command)
     if script.starts_ray:
         raise EditError(
             "the container's shell script starts ray itself, so a second ray start would fail; "
             "remove `ray start` from the script"
         )
-    call = script.calls[0]  # the only one, see `read_engine_script`
-    text = edit_script(script, find_missing(command, [_RAY_BACKEND]))
+    call = script.calls[0]  # the only one, see `parse_engine_script`
+    text = edit_script(script, select_new_arguments(command, [_RAY_BACKEND]))
     if call.can_exec:  # edits come after `call.start`, so the offset still holds
         text = f"{text[: call.start]}exec {text[call.start :]}"
     if script.is_and_list:
         text = f"{_START_HEAD} && {text}"
     else:
-        # In braces, so that no part of the script runs if ray fails to start.
+        # Braces, so that no part of the script runs if ray fails to start.
         body = text.rstrip("\n")
         # A backslash at the end would join the closing brace to the last line.
         end = "\n\n" if body.endswith("\\") else "\n"
@@ -145,7 +145,7 @@ def _build_data_parallel_command(
     # The command is explicit, because the entrypoint of older images does not accept --headless.
     program, arguments = _split_program(command)
     shell_only: list[Argument] = []
-    for argument in find_missing(command, wanted):
+    for argument in select_new_arguments(command, wanted):
         if argument.in_script and not argument.values:
             shell_only.append(argument)
         else:

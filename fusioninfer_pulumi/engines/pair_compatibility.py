@@ -39,19 +39,19 @@ def _has_hidden_arguments(command: EngineCommand) -> bool:
     return not command.is_readable or command.has(CONFIG_FLAG)
 
 
-def read_pair_setting(command: EngineCommand, key: str) -> str | None:
-    """Return a setting of `KvCache.list_pair_settings`, such as `float16` for `dtype`.
+def get_pair_setting(command: EngineCommand, key: str) -> str | None:
+    """Return the value of a setting of `KvCache.list_pair_settings`, or None if it is unknown.
 
-    An unset argument has its default or `auto`. Unknown values, and an unset model, release or
-    block size, are None. `served name` is not read here, because it is not in `pair_setting_flags`;
-    `prefill_decode_checks` compares served names.
+    For `dtype` that is for example `float16`. An unset argument has its default or `auto`, but an
+    unset model or block size is None. `served name` is not supported, because it is not in
+    `pair_setting_flags`; `prefill_decode_checks` compares served names.
     """
     engine, image = command.engine, command.image
     if engine is None:
         return None
     if key == "release":
-        if image.release is None and image.version is not None:
-            return ".".join(map(str, image.version))
+        if image.release is None and image.stock_release is not None:
+            return ".".join(map(str, image.stock_release))
         return image.release
     if key == "block size":
         return None if command.block_size is None else str(command.block_size)
@@ -76,12 +76,12 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
     change it.
 
     Args:
-        commands: The finished command lines of all prefill and decode roles, in any order. The hash
-            is that of the set of their settings, so roles need not have equal settings.
+        commands: The finished command lines of all prefill and decode roles, in any order. Their
+            settings may differ, because the hash covers the set of all settings.
 
     Returns:
-        Ten hexadecimal digits; None if an engine, image or connector is unknown, or arguments are
-        hidden. Values with `$` are left out.
+        Ten hexadecimal digits, or None if an engine, image or connector is unknown, or arguments
+        are hidden. Values with `$` are left out.
     """
     distinct_settings: set[str] = set()
     for command in commands:
@@ -90,7 +90,7 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
             return None
         if _has_hidden_arguments(command):
             return None
-        release = read_pair_setting(command, "release")
+        release = get_pair_setting(command, "release")
         if release is not None:
             # Without the registry, so that an image and its mirrors have the same hash.
             image = f"{command.image.repository.rpartition('/')[2]}:{release}"
@@ -99,7 +99,7 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
             "connectors": sorted(connector.transfer_connectors),
         }
         for key in ("model", "block size", *engine.kv_cache.pair_setting_flags):
-            value = read_pair_setting(command, key)
+            value = get_pair_setting(command, key)
             # Defaults are omitted, so that a setting added in a later version of this library does
             # not change the hash of services that do not set it.
             if value is not None and value != _DEFAULTS.get(key, AUTO):
@@ -134,18 +134,18 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
         return PairCompatibility(Compatibility.UNKNOWN)
     if _has_hidden_arguments(prefill) or _has_hidden_arguments(decode):
         return PairCompatibility(Compatibility.UNKNOWN)
-    first, second = prefill.connector, decode.connector
-    if not (isinstance(first, KvConnector) and isinstance(second, KvConnector)):
+    sender, receiver = prefill.connector, decode.connector
+    if not (isinstance(sender, KvConnector) and isinstance(receiver, KvConnector)):
         return PairCompatibility(Compatibility.UNKNOWN)
-    if first.transfer_connectors != second.transfer_connectors:
+    if sender.transfer_connectors != receiver.transfer_connectors:
         return PairCompatibility(
-            Compatibility.UNKNOWN, (f"connector {first.name} -> {second.name}",)
+            Compatibility.UNKNOWN, (f"connector {sender.name} -> {receiver.name}",)
         )
     cache = engine.kv_cache
     differences, is_certain = [], True
     for key in sorted(cache.list_pair_settings(prefill, decode)):
-        prefill_value = read_pair_setting(prefill, key)
-        decode_value = read_pair_setting(decode, key)
+        prefill_value = get_pair_setting(prefill, key)
+        decode_value = get_pair_setting(decode, key)
         if prefill_value != decode_value:
             if prefill_value in (None, AUTO) or decode_value in (None, AUTO):
                 is_certain = False
@@ -153,8 +153,8 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     size_mismatch = cache.explain_size_mismatch(prefill, decode)
     if size_mismatch is not None:
         differences.append(f"{engine.sizes.flags['tensor'][0]}: {size_mismatch}")
-    prefill_release = read_pair_setting(prefill, "release")
-    is_same_release = prefill_release == read_pair_setting(decode, "release")
+    prefill_release = get_pair_setting(prefill, "release")
+    is_same_release = prefill_release == get_pair_setting(decode, "release")
     if not differences and is_same_release and prefill_release is not None:
         return PairCompatibility(Compatibility.COMPATIBLE, source=cache.handshake_source)
     differs = bool(differences) and is_certain

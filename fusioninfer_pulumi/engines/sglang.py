@@ -34,7 +34,7 @@ from fusioninfer_pulumi.engines.metric_names import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, UNSUPPORTED_BY_ENGINE
 
-#: First release whose decoder rejects a prefiller with another type of KV cache ("KV cache dtype
+#: First release whose decoder rejects a prefiller whose KV cache has another type ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
 COMPARES_CACHE_DTYPE: ReleaseNumber = (0, 5, 10)
 #: First release whose decoder rejects a prefiller with another page size (0.5.8, not 0.5.7).
@@ -92,7 +92,7 @@ class SglangKvCache(KvCache):
     }
     handshake_source = "SGLang 0.5.3 to 0.5.23, disaggregation/common/conn.py"
 
-    def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
+    def parse_connector(self, command: EngineCommand) -> KvConnector | str | None:
         mode = command.value(_MODE)
         if mode in (None, "null"):
             return None
@@ -101,10 +101,10 @@ class SglangKvCache(KvCache):
     def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         # The settings that the decoder itself compares.
         compared_since = {"block size": COMPARES_PAGE_SIZE, "cache dtype": COMPARES_CACHE_DTYPE}
-        version = decode.image.version
-        if version is None:
+        release = decode.image.stock_release
+        if release is None:
             return []
-        return [setting for setting, since in compared_since.items() if version >= since]
+        return [setting for setting, since in compared_since.items() if release >= since]
 
     def build_transfer(
         self,

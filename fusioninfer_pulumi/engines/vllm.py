@@ -27,7 +27,7 @@ from fusioninfer_pulumi.engines.engine import (
     Word,
     build_rank_argument,
 )
-from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_version
+from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_release
 from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, NODES_FLAGS
 from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS
 from fusioninfer_pulumi.engines.vllm_kv_cache import VllmKvCache
@@ -108,10 +108,12 @@ class VllmNodes(MultiNode):
         findings, location = [], ("multinode", "launcher")
         image, parallelism = command.image, command.parallelism
         has_moving_tag = image.is_stock and (image.tag or "").startswith(_MOVING_TAGS)
-        if has_moving_tag or (image.version is not None and image.version >= WITHOUT_RAY):
+        if has_moving_tag or (
+            image.stock_release is not None and image.stock_release >= WITHOUT_RAY
+        ):
             message = (
                 f"the image vllm/vllm-openai:{image.tag} has no ray "
-                f"({format_version(LAST_WITH_RAY)} is the last with it); use launcher: "
+                f"({format_release(LAST_WITH_RAY)} is the last with it); use launcher: "
                 "multiprocessing, or an image that adds ray"
             )
             findings.append(warning(IMAGE_WITHOUT_RAY, location, message))
@@ -201,7 +203,7 @@ class VllmSizes(ParallelSizes):
     expert_flags = ("--enable-expert-parallel", "-ep")
     rank_port_flags = _MULTI_PORT_FLAGS
     # The supervisor reports the health of a pod's ranks (`dp_supervisor.py`, 0.22.0 and later).
-    supervisor = ("--data-parallel-supervisor-port", 9256)
+    supervisor_port = ("--data-parallel-supervisor-port", 9256)
 
     def read(self, command: EngineCommand) -> Parallelism | None:
         sizes = super().read(command)
@@ -281,9 +283,9 @@ class Vllm(Engine):
                 # vLLM merges `--flag.key1 1 --flag.key2 2` into one JSON object for `--flag`.
                 skips_next = not equals
                 flag = normalize_flag(name).partition(".")[0]
-                kept.append(Word(f"{flag}={UNKNOWN}", word.place))
+                kept.append(Word(f"{flag}={UNKNOWN}", word.location))
             else:
-                kept.append(Word(f"{normalize_flag(name)}{equals}{value}", word.place))
+                kept.append(Word(f"{normalize_flag(name)}{equals}{value}", word.location))
         return kept
 
 

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.engines.engine import (
     OffloadResult,
     Transfer,
 )
-from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_version
+from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_release
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
@@ -44,18 +44,18 @@ SECONDARY_OFFLOADING: ReleaseNumber = (0, 22, 0)
 #: (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
 OFFLOADING_WITH_NIXL: ReleaseNumber = (0, 21, 0)
 
-#: Setting of NixlConnector. If false, decode accepts a prefill engine with another handshake hash.
+#: Setting of NixlConnector. If false, decode accepts prefill engines with other handshake hashes.
 _STRICT_HASH = "enforce_handshake_compat"
 #: First release in which the decoder's block size need not be a multiple of the prefiller's
 #: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
 NIXL_ANY_BLOCKS: ReleaseNumber = (0, 33, 0)
-#: First release that deprecates the role `kv_both` for NIXL, in favour of `kv_producer` for prefill
+#: First release that deprecates the role `kv_both` for NIXL, in favor of `kv_producer` for prefill
 #: and `kv_consumer` for decode (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.14.0 and
 #: 0.20.0 to 0.22.0).
 NIXL_ROLES: ReleaseNumber = (0, 23, 0)
 
 #: Settings that the NIXL handshake compares, by the first release that compares them; later
-#: releases compare them too (`nixl_connector.py`, `compute_nixl_compatibility_hash` in 0.11.0 to
+#: releases also compare them (`nixl_connector.py`, `compute_nixl_compatibility_hash` in 0.11.0 to
 #: 0.14.0 and 0.16.0 to 0.33.0). Releases from 0.13.0 on send a hash of the settings, in a message
 #: that older releases cannot read. The hash contains the release, so prefill and decode must run
 #: the same release.
@@ -120,8 +120,8 @@ class VllmKvCache(KvCache):
         "measured with 0.12.0, 0.17.0, 0.28.0, 0.31.0 and 0.32.0"
     )
 
-    def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
-        settings = read_transfer_config(command)
+    def parse_connector(self, command: EngineCommand) -> KvConnector | str | None:
+        settings = parse_transfer_config(command)
         if any(normalize_flag(word).startswith(f"{TRANSFER}.") for word in command.arguments):
             return "is split into keys; write it as one JSON object"
         if settings is None:
@@ -133,58 +133,58 @@ class VllmKvCache(KvCache):
         return _build_connector(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        connector = self.read_connector(command)
+        connector = self.parse_connector(command)
         if not isinstance(connector, KvConnector) or _REMOVED_CONNECTOR not in connector.names:
             return []
         message = f"vLLM no longer has {_REMOVED_CONNECTOR} and exits; use {NIXL}"
         return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)]
 
     def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        prefill_config, decode_config = read_transfer_config(prefill), read_transfer_config(decode)
+        prefill_config, decode_config = map(parse_transfer_config, (prefill, decode))
         if not (_has_nixl(prefill_config) and _has_nixl(decode_config)):
             return ()
         # If served names differ, the prefiller answers 404, which the sidecar passes on.
-        matching = ["served name"]
-        prefill_version, decode_version = _read_version(prefill), _read_version(decode)
+        settings = ["served name"]
+        prefill_release, decode_release = _get_release(prefill), _get_release(decode)
         prefill_size, decode_size = prefill.block_size, decode.block_size
         divides = prefill_size is None or decode_size is None or decode_size % prefill_size == 0
-        if not divides and decode_version is not None and decode_version < NIXL_ANY_BLOCKS:
-            matching.append("block size")
-        if prefill_version is None or decode_version is None:
-            return matching
-        prefill_keys = _list_handshake_keys(prefill_version)
-        decode_keys = _list_handshake_keys(decode_version)
+        if not divides and decode_release is not None and decode_release < NIXL_ANY_BLOCKS:
+            settings.append("block size")
+        if prefill_release is None or decode_release is None:
+            return settings
+        prefill_keys = _list_handshake_keys(prefill_release)
+        decode_keys = _list_handshake_keys(decode_release)
         prefill_sends_hash, decode_sends_hash = "release" in prefill_keys, "release" in decode_keys
         if prefill_sends_hash and decode_sends_hash:
             if _accepts_other_hashes(prefill_config) or _accepts_other_hashes(decode_config):
-                return matching
-            return [*matching, *decode_keys]
+                return settings
+            return [*settings, *decode_keys]
         if prefill_sends_hash or decode_sends_hash:
-            matching.append("release")
-        return [*matching, "dtype", "cache dtype"]
+            settings.append("release")
+        return [*settings, "dtype", "cache dtype"]
 
     def explain_size_mismatch(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        first, second = prefill.parallelism, decode.parallelism
-        if first is None or second is None:
+        prefill_sizes, decode_sizes = prefill.parallelism, decode.parallelism
+        if prefill_sizes is None or decode_sizes is None:
             return None
-        if not all(_has_nixl(read_transfer_config(side)) for side in (prefill, decode)):
+        if not all(_has_nixl(parse_transfer_config(side)) for side in (prefill, decode)):
             return None
         # Source: `tp_ratio` in NixlConnector, up to 0.33.0.
-        large, small = max(first.tensor, second.tensor), min(first.tensor, second.tensor)
+        small, large = sorted((prefill_sizes.tensor, decode_sizes.tensor))
         return f"{large} is not a multiple of {small}" if large % small else None
 
     def predict_failure(
         self, prefill: EngineCommand, decode: EngineCommand, *, differs: bool
     ) -> tuple[Compatibility, str]:
-        suffix, version = "", _read_version(decode)
+        suffix, release = "", _get_release(decode)
         new_decode_adds_rank = self._spans_change(_PIPELINE_RANKS, old=prefill, new=decode)
         if new_decode_adds_rank or self._spans_change(_PIPELINE_RANKS, old=decode, new=prefill):
             suffix = "; the prefill engine then answers no decode engine until it restarts"
         if new_decode_adds_rank or self._spans_change(_REQUEST_IDS, old=prefill, new=decode):
             return Compatibility.BROKEN, _HANGS + suffix
-        if not differs or version is None or version < _REPORTS_FAILURES:
+        if not differs or release is None or release < _REPORTS_FAILURES:
             return Compatibility.UNKNOWN, ""
-        if version < _SURVIVES_FAILURES:
+        if release < _SURVIVES_FAILURES:
             return (
                 Compatibility.BROKEN,
                 f"the decode engine exits, and all requests on it fail{suffix}",
@@ -194,8 +194,8 @@ class VllmKvCache(KvCache):
         return Compatibility.BROKEN, f"these requests fail with HTTP 500{suffix}"
 
     def find_recompute_setting(self, decode: EngineCommand) -> str:
-        version = _read_version(decode)
-        if version is None or version < _SURVIVES_FAILURES or _recomputes(decode):
+        release = _get_release(decode)
+        if release is None or release < _SURVIVES_FAILURES or _recomputes(decode):
             return ""
         return f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
@@ -203,8 +203,8 @@ class VllmKvCache(KvCache):
         self, change: ReleaseNumber, *, old: EngineCommand, new: EngineCommand
     ) -> bool:
         """Return whether only `new` has a change of the handshake, and releases must match."""
-        old_version, new_version = _read_version(old), _read_version(new)
-        if old_version is None or new_version is None or not old_version < change <= new_version:
+        old_release, new_release = _get_release(old), _get_release(new)
+        if old_release is None or new_release is None or not old_release < change <= new_release:
             return False
         return "release" in self.list_pair_settings(old, new)
 
@@ -219,8 +219,8 @@ class VllmKvCache(KvCache):
         if args is None:
             assert offloading is not None, "the role transfers or offloads its KV cache"
             return Transfer((_build_transfer_argument(_build_offloading_settings(offloading)),))
-        name, version = args.connector or NIXL, command.image.version
-        deprecates_both = name == NIXL and version is not None and version >= NIXL_ROLES
+        name, release = args.connector or NIXL, command.image.stock_release
+        deprecates_both = name == NIXL and release is not None and release >= NIXL_ROLES
         if args.role is not None:
             role = args.role.value
         elif deprecates_both:
@@ -232,8 +232,8 @@ class VllmKvCache(KvCache):
         if offloading is not None:
             connectors = [settings, _build_offloading_settings(offloading)]
             settings = _build_connector_settings(_MULTI, "kv_both", {"connectors": connectors})
-            findings = tuple(_check_connector_and_offloading(name, version))
-        if not is_prefiller and version is not None and version >= _FAILS_BY_DEFAULT:
+            findings = tuple(_check_connector_and_offloading(name, release))
+        if not is_prefiller and release is not None and release >= _FAILS_BY_DEFAULT:
             settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
         return Transfer((_build_transfer_argument(settings),), _build_connector(settings), findings)
 
@@ -252,10 +252,10 @@ class VllmKvCache(KvCache):
         )
 
 
-def read_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
-    """Return the value of `--kv-transfer-config` as an object.
+def parse_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
+    """Parse the value of `--kv-transfer-config`.
 
-    Returns its text if it is not a JSON object, or None if it is absent.
+    Return its text if it is not a JSON object, or None if the argument is absent.
     """
     text = command.value(TRANSFER)
     if text is None:
@@ -268,24 +268,24 @@ def read_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
 
 
 def _has_nixl(config: dict[str, Any] | str | None) -> bool:
-    return isinstance(config, dict) and NIXL in _read_connector_names(config)
+    return isinstance(config, dict) and NIXL in _list_connector_names(config)
 
 
 def _recomputes(command: EngineCommand) -> bool:
     """Return whether a decode engine should compute prompts whose KV cache it cannot load."""
-    return bool(lookup(read_transfer_config(command), _LOAD_FAILURE_POLICY) == _RECOMPUTE)
+    return bool(lookup(parse_transfer_config(command), _LOAD_FAILURE_POLICY) == _RECOMPUTE)
 
 
 def _accepts_other_hashes(config: dict[str, Any] | str | None) -> bool:
     return lookup(config, "kv_connector_extra_config", _STRICT_HASH) is False
 
 
-def _list_handshake_keys(version: ReleaseNumber) -> list[str]:
+def _list_handshake_keys(release: ReleaseNumber) -> list[str]:
     """Return the settings that the NIXL handshake of a release compares."""
-    return [key for since, keys in _HANDSHAKES if version >= since for key in keys]
+    return [key for since, keys in _HANDSHAKES if release >= since for key in keys]
 
 
-def _read_connector_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _list_connector_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of a connector and of its nested connectors."""
     name = settings.get("kv_connector")
     names: tuple[str, ...] = (name,) if isinstance(name, str) else ()
@@ -294,12 +294,12 @@ def _read_connector_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
         return names
     for connector in nested:
         if isinstance(connector, Mapping):
-            names += _read_connector_names(connector)
+            names += _list_connector_names(connector)
     return names
 
 
 def _build_connector(settings: Mapping[str, Any]) -> KvConnector:
-    role, names = settings.get("kv_role"), _read_connector_names(settings)
+    role, names = settings.get("kv_role"), _list_connector_names(settings)
     between_pods = tuple(name for name in names if name not in (_MULTI, _OFFLOADING))
     return KvConnector(
         name=names[0],
@@ -323,12 +323,12 @@ def _build_connector_settings(
     return settings
 
 
-def _read_version(command: EngineCommand) -> ReleaseNumber | None:
-    """Return the version in the image's tag, also for CPUs and AMD GPUs."""
+def _get_release(command: EngineCommand) -> ReleaseNumber | None:
+    """Return the release in the tag of a stock image, or of an image for CPUs or AMD GPUs."""
     image = command.image
-    if image.version is None and image.release is not None:
+    if image.stock_release is None and image.release is not None:
         return parse_release(image.release)[:3]
-    return image.version
+    return image.stock_release
 
 
 def _build_offloading_settings(request: OffloadRequest) -> dict[str, Any]:
@@ -346,7 +346,7 @@ def _build_offloading_settings(request: OffloadRequest) -> dict[str, Any]:
 
 
 def _check_connector_and_offloading(
-    connector: str, version: ReleaseNumber | None
+    connector: str, release: ReleaseNumber | None
 ) -> Iterator[Finding]:
     if connector != NIXL:
         yield error(
@@ -355,16 +355,16 @@ def _check_connector_and_offloading(
             f"{connector} is not known to work with kvCacheOffloading, but {NIXL} is; remove one, "
             f"or configure both with {TRANSFER} in the arguments",
         )
-    elif version is not None and version < OFFLOADING_WITH_NIXL:
-        needed = f"{format_version(OFFLOADING_WITH_NIXL)} or later, got {format_version(version)}"
+    elif release is not None and release < OFFLOADING_WITH_NIXL:
+        needed = f"{format_release(OFFLOADING_WITH_NIXL)} or later, got {format_release(release)}"
         message = f"together with kvCacheOffloading needs vLLM {needed}"
         yield error(RELEASE_WITHOUT_FEATURE, (), message)
 
 
 def _check_offload(command: EngineCommand, request: OffloadRequest) -> Iterator[Finding]:
-    version = _read_version(command)
+    release = _get_release(command)
     needed = SECONDARY_OFFLOADING if request.directories else CPU_OFFLOADING
     field: Location = ("secondary",) if request.directories else ()
-    if version is not None and version < needed:
-        message = f"needs vLLM {format_version(needed)} or later, got {format_version(version)}"
+    if release is not None and release < needed:
+        message = f"needs vLLM {format_release(needed)} or later, got {format_release(release)}"
         yield error(RELEASE_WITHOUT_FEATURE, field, message)

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.api.model import (
 )
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.engines.command_editing import find_missing
+from fusioninfer_pulumi.engines.command_editing import select_new_arguments
 from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.model_arguments import (
     ServedModel,
@@ -313,7 +313,7 @@ def _add_model_arguments(pod: Pod, served_model: ServedModel) -> tuple[Pod, list
     if problems:
         return pod, problems
     arguments, positional = build_model_arguments(command, command.engine, served_model)
-    if positional is None and not find_missing(command, arguments):
+    if positional is None and not select_new_arguments(command, arguments):
         return pod, []
     return pod.with_arguments(arguments, "cannot set the model", model=positional)
 

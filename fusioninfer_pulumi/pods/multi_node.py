@@ -7,7 +7,7 @@ from dataclasses import replace
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launchers
-from fusioninfer_pulumi.engines.command_editing import EditError, find_missing
+from fusioninfer_pulumi.engines.command_editing import EditError, select_new_arguments
 from fusioninfer_pulumi.engines.engine_commands import find_serving_port
 from fusioninfer_pulumi.engines.launchers import (
     COMMAND_EDITING_LAUNCHERS,
@@ -86,7 +86,7 @@ def _add_sizes(
     backend = command.engine.multi_node.ray_data_backend
     if launcher is Launcher.RAY and (sizes.data or 1) > 1 and backend is not None:
         arguments["ray"] = backend
-    added = find_missing(command, list(arguments.values()))
+    added = select_new_arguments(command, list(arguments.values()))
     if not added:
         return pod, []
     text = " ".join(word for argument in added for word in argument.words)

@@ -26,7 +26,7 @@ from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_
 from fusioninfer_pulumi.engines.pair_compatibility import (
     compare_pair,
     compute_pair_revision,
-    read_pair_setting,
+    get_pair_setting,
 )
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import list_items, lookup
@@ -370,7 +370,7 @@ def _find_format_changes(update: UpdateComparison) -> Iterator[MixedPair]:
 
 
 def _find_reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
-    release = parse_release(read_pair_setting(command, "release") or "")
+    release = parse_release(get_pair_setting(command, "release") or "")
     fields = command.engine.http.reasoning_fields if command.engine else {}
     latest_first = reversed([*fields.items()])
     return next((names for since, names in latest_first if release >= parse_release(since)), ())
@@ -420,7 +420,7 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
 
 def _exports_one(query: _Query, command: EngineCommand) -> bool | None:
     """Return whether an engine exports a metric of the query, or None if unknown."""
-    release = read_pair_setting(command, "release")
+    release = get_pair_setting(command, "release")
     engine = "" if command.engine is None else command.engine.name
     answers = [has_metric(name, engine, release) for name in query]
     if True in answers:

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.engines.argument_tables import (
     ArgumentDefinition,
     load_argument_table,
 )
-from fusioninfer_pulumi.engines.command_flags import read_plain_variables
+from fusioninfer_pulumi.engines.command_flags import get_plain_variables
 from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.findings import Finding
 
@@ -31,7 +31,7 @@ LAUNCH = ["python3", "-m", "sglang.launch_server", "--model-path", "m"]
 def check(image: str, words: str | list[str], **more: Any) -> list[Finding]:
     container = {"image": image, "command": LAUNCH if "sglang" in image else SERVE, **more}
     container["args"] = words.split() if isinstance(words, str) else words
-    return list(check_arguments(parse_command(container), read_plain_variables(container)))
+    return list(check_arguments(parse_command(container), get_plain_variables(container)))
 
 
 def list_findings(image: str, words: str | list[str], **more: Any) -> list[str]:
@@ -78,7 +78,7 @@ def list_findings(image: str, words: str | list[str], **more: Any) -> list[str]:
 def test_tables_match_the_sources(
     engine: str, release: str, name: str, expected: dict[str, Any]
 ) -> None:
-    definition = load_argument_table(engine).definitions(release)[name]
+    definition = load_argument_table(engine).get_definitions(release)[name]
     assert {key: getattr(definition, key) for key in expected} == expected
 
 
@@ -94,10 +94,10 @@ def test_tables_contain_whole_releases(
 ) -> None:
     table = load_argument_table(engine)
     for release, count in releases.items():
-        definitions = table.definitions(release)
+        definitions = table.get_definitions(release)
         assert len({definitions[word].name for word in definitions}) == count
     for release in table.releases:
-        assert set(arguments.split()) <= set(table.definitions(release))
+        assert set(arguments.split()) <= set(table.get_definitions(release))
 
 
 @each_row(
@@ -263,7 +263,7 @@ def test_only_literal_single_word_variables_are_read() -> None:
         {"name": "C", "value": "two words"},
         {"name": "D", "value": "d"},
     ]
-    assert read_plain_variables({"env": env}) == {"D": "d"}
+    assert get_plain_variables({"env": env}) == {"D": "d"}
 
 
 @each_row(

@@ -86,7 +86,7 @@ def random_command_line(rng: Random, definitions: Definitions) -> list[str]:
 
 @pytest.mark.parametrize("seed", slow_unless(lambda seed: seed < 2, range(8)))
 def test_errors_are_those_of_argparse(seed: int) -> None:
-    rng, definitions = Random(seed), load_argument_table("sglang").definitions(RELEASE)
+    rng, definitions = Random(seed), load_argument_table("sglang").get_definitions(RELEASE)
     parser, wrong = parser_of(definitions), 0
     for _ in range(40):
         line = random_command_line(rng, definitions)

@@ -202,8 +202,8 @@ def test_command_line_is_parsed(container: dict[str, Any], expected: tuple[Any, 
 
 
 def test_version_is_read_from_the_upstream_image() -> None:
-    assert read(image=STOCK).image.version == (0, 11, 0)
-    assert read(image="me/vllm:v0.11.0").image.version is None
+    assert read(image=STOCK).image.stock_release == (0, 11, 0)
+    assert read(image="me/vllm:v0.11.0").image.stock_release is None
 
 
 def test_program_in_args_is_recognized() -> None:

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.engine import EngineCommand, Parallelism
 from fusioninfer_pulumi.engines.engine_commands import parse_command
 from fusioninfer_pulumi.engines.model_arguments import check_accelerators
-from fusioninfer_pulumi.engines.vllm_kv_cache import read_transfer_config
+from fusioninfer_pulumi.engines.vllm_kv_cache import parse_transfer_config
 from fusioninfer_pulumi.findings import Finding, Location
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
@@ -50,7 +50,7 @@ FLAG = "--kv-transfer-config"
     ],
 )  # fmt: skip
 def test_transfer_config_is_parsed(arguments: list[str], config: Any) -> None:
-    assert read_transfer_config(vllm(arguments)) == config
+    assert parse_transfer_config(vllm(arguments)) == config
 
 
 def test_transfer_config_in_keys_is_not_read() -> None:

@@ -12,14 +12,14 @@ from rows import each_row
 from fusioninfer_pulumi.engines._shell_words import (
     Script,
     ShellError,
-    read_argv,
-    read_script,
+    parse_argv,
+    parse_script,
     tokenize,
 )
 
 
 def read(*words: str) -> Script:
-    return read_script(read_argv({"command": ["sh", "-c", *words]}))
+    return parse_script(parse_argv({"command": ["sh", "-c", *words]}))
 
 
 @each_row(

@@ -458,7 +458,7 @@ def test_amd_gpu_count_follows_model_size() -> None:
 @each_row("name", ["cpu:v0.32.0-x86_64", "rocm:v0.32.0"])
 def test_images_for_cpus_and_amd_have_their_release(name: str) -> None:
     image = parse_image(f"vllm/vllm-openai-{name}")
-    assert (image.release, image.version, image.is_stock) == ("0.32.0", None, False)
+    assert (image.release, image.stock_release, image.is_stock) == ("0.32.0", None, False)
 
 
 # The mirror of all images that the library chooses.

@@ -183,7 +183,7 @@ def _choose_release(
     Raises:
         UnknownMemoryError: The release is too old, or a flag is not supported.
     """
-    engine, image_version = command.engine, command.image.version
+    engine, image_version = command.engine, command.image.stock_release
     assert engine is not None, "checked by the caller"
     version = image_version or newest
     if version < oldest:
@@ -201,7 +201,7 @@ def _choose_release(
 
 def _explain_doubt(command: EngineCommand, newest: Version) -> str | None:
     """Return why the overhead of a release is uncertain; None if the release is supported."""
-    version = command.image.version
+    version = command.image.stock_release
     if version is None:
         return "the image names no release"
     if version > newest:

@@ -139,7 +139,7 @@ def _check_blocks(
     if part.expert:
         words = " ".join(SIZED_ENGINES[engine.name].expert_argument(sizes.tensor))
         remedy += f", or spread experts with {words}"
-    has_version = command.image.version is not None
+    has_version = command.image.stock_release is not None
     # With `--moe-backend`, vLLM uses smaller blocks or pads experts, depending on the kernel.
     can_adapt = part.expert and _has_smaller_blocks(command) and not _is_automatic(command)
     prefix = "" if has_version or engine.name != "vllm" else "vLLM before 0.29.0 rejects it: "
@@ -198,7 +198,7 @@ def _fits_smaller_blocks(command: EngineCommand, block: int, share: int, hidden:
 
 
 def _has_smaller_blocks(command: EngineCommand) -> bool:
-    engine, version = command.engine, command.image.version
+    engine, version = command.engine, command.image.stock_release
     return engine is not None and engine.name == "vllm" and (version or ()) >= _SMALLER_BLOCKS
 
 

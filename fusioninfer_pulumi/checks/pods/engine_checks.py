@@ -8,7 +8,7 @@ from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields
 from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
-from fusioninfer_pulumi.engines.command_flags import read_plain_variables
+from fusioninfer_pulumi.engines.command_flags import get_plain_variables
 from fusioninfer_pulumi.engines.launchers import COMMAND_EDITING_LAUNCHERS
 from fusioninfer_pulumi.engines.model_arguments import check_accelerators
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
@@ -30,7 +30,7 @@ def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
         if engine is None or not image.is_stock or image.engine != engine.name:
             continue
         oldest = load_argument_table(engine.name).releases[0]
-        if image.version is not None and image.version < parse_release(oldest):
+        if image.stock_release is not None and image.stock_release < parse_release(oldest):
             message = (
                 f"{engine.title} {image.tag} is older than v{oldest}, the oldest supported "
                 "release; use a newer image"
@@ -78,7 +78,7 @@ def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
-        command, variables = pod.initial_command, read_plain_variables(pod.initial_container)
+        command, variables = pod.initial_command, get_plain_variables(pod.initial_container)
         # `connector` is a text if the transfer argument cannot be read: the reason. For prefillers
         # and decoders `pods/kv_cache.py` reports it.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.endpoint_pickers.picker_families import SIDECAR_FLAGS
 from fusioninfer_pulumi.engines.engine import NIXL, KvConnector
 from fusioninfer_pulumi.engines.engine_commands import ENGINES
-from fusioninfer_pulumi.engines.pair_compatibility import AUTO, read_pair_setting
+from fusioninfer_pulumi.engines.pair_compatibility import AUTO, get_pair_setting
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, quote_value, warning
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
 from fusioninfer_pulumi.rules.common import (
@@ -127,8 +127,8 @@ def _check_pair(
     }
     setting_names |= {key: flags[0] for key, flags in engine.kv_cache.pair_setting_flags.items()}
     for key in _SETTINGS:
-        prefill_value = read_pair_setting(prefill, key)
-        decode_value = read_pair_setting(decode, key)
+        prefill_value = get_pair_setting(prefill, key)
+        decode_value = get_pair_setting(decode, key)
         if prefill_value is None or decode_value is None or prefill_value == decode_value:
             continue
         # The model's configuration decides what `auto` means, so the values may be equal.
