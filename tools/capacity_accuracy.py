@@ -168,8 +168,8 @@ The table compares [estimates](../models.md#does-it-fit) with what vLLM and SGLa
 started or failed to start. `tools/capacity_accuracy.py` generates it from
 `capacity/tests/fit/startup_logs.yaml`, which names the source of each log.
 
-An error is the estimate divided by the logged value, minus 1. `21; 0.2%; -1.8%` means 21 logs with
-a median error of 0.2 % and a worst error of -1.8 %, in the named log.
+An error is the estimate divided by the logged value, minus 1. `21; 0.2%; -1.8%` means: in 21 logs
+the median error is 0.2 %, and the worst one, in the named log, -1.8 %.
 
 - **Weights**: memory of the weights on one accelerator ("Model loading took").
 - **Cached tokens**: number of tokens in the KV cache, computed from the logged cache size.
@@ -188,9 +188,9 @@ Known causes of the worst errors:
 - `vllm-51590`: the log probably includes memory outside PyTorch.
 
 For SGLang after 0.5.9 there is one log, on AMD, and one report: 9.5 GiB of KV cache instead of the
-estimated 4.2 GiB. So [the margin](../models.md#does-it-fit) is 8 %. CUDA graphs of
-mixture-of-experts and hybrid models take 0.4 to 33 GiB in logs; the estimate is the same as for
-dense models.
+estimated 4.2 GiB. Therefore [the margin](../models.md#does-it-fit) is 8 %. CUDA graphs of
+mixture-of-experts and hybrid models take 0.4 to 33 GiB in logs, but are estimated as for dense
+models.
 
 ## Cache layouts
 

@@ -9,8 +9,9 @@ from fusioninfer_pulumi.rules.catalog import all_rules
 _HEAD = """\
 # What does an error or warning mean?
 
-Every error and warning ends with the ID of its rule in brackets. `fusioninfer-pulumi rules ID`
-prints the fix, the source and an example.
+An error or warning ends with the ID of its rule in brackets, except in what `diff` and
+`plan --update` report about an update. `fusioninfer-pulumi rules ID` prints the fix, the source and
+an example.
 
 | Severity | Effect |
 |---|---|

@@ -105,8 +105,8 @@ _READ_OPTIONS: _Arguments = {
     "--verbose": _flag("also print findings of severity info"),
 }
 _SOURCE_HELP = (
-    "a manifest file, a directory of them, `-` for standard input, or the directory of a Pulumi "
-    "project"
+    "a manifest file, a directory of them (without subdirectories), `-` for standard input, or the "
+    "directory of a Pulumi project"
 )
 _SOURCES: _Arguments = {**_READ_OPTIONS, "sources": _option("SOURCE", _SOURCE_HELP, nargs="+")}
 _PLACEMENT_OPTIONS: _Arguments = {
