@@ -68,12 +68,12 @@ def set_fields(manifest: Manifest, fields: Mapping[str, Any]) -> Manifest:
         parent: Any = manifest
         for part, following in zip(parents, [*parents[1:], last], strict=True):
             if part not in (range(len(parent)) if isinstance(parent, list) else parent):
-                catalog._set(parent, part, [] if isinstance(following, int) else {})
+                catalog._set_item(parent, part, [] if isinstance(following, int) else {})
             parent = parent[part]
         if value is None:
             del parent[last]
         else:
-            catalog._set(parent, last, value)
+            catalog._set_item(parent, last, value)
     return manifest
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import package_code
 from rows import each_row
 
-from fusioninfer_pulumi.rules.catalog import all_rules
+from fusioninfer_pulumi.rules.catalog import load_rules
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = "fusioninfer_pulumi", "importers/fusioninfer_importers", "capacity/fusioninfer_capacity"
@@ -84,7 +84,7 @@ def page(path: Path) -> tuple[str, str]:
 
 
 def rules() -> Iterator[tuple[str, str]]:
-    for rule in all_rules().values():
+    for rule in load_rules().values():
         yield rule.id, f"{rule.title} {rule.remedy}"
 
 

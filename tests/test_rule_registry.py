@@ -8,7 +8,7 @@ import pytest
 from package_code import FILES, PLUGIN_FILES
 from rule_examples import find_example_findings
 
-from fusioninfer_pulumi.rules.catalog import all_rules
+from fusioninfer_pulumi.rules.catalog import load_rules
 
 #: Why a manifest alone cannot violate a rule.
 REASONS = {
@@ -25,9 +25,9 @@ RULES = {
 
 
 def test_each_rule_has_an_entry_and_is_named_after_its_id() -> None:
-    assert sorted(RULES.values()) == sorted(all_rules())
+    assert sorted(RULES.values()) == sorted(load_rules())
     assert {rule: rule.lower().replace("_", "-") for rule in RULES} == RULES
-    assert [rule for rule in all_rules() if not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)+", rule)] == []
+    assert [rule for rule in load_rules() if not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)+", rule)] == []
 
 
 def test_findings_have_a_severity_of_their_rule() -> None:
@@ -40,7 +40,7 @@ def test_findings_have_a_severity_of_their_rule() -> None:
     wrong = [
         (rule, severity)
         for rule, severity in result
-        if severity not in {level.value for level in all_rules()[rule].severities}
+        if severity not in {level.value for level in load_rules()[rule].severities}
     ]
     assert wrong == []
 
@@ -55,19 +55,19 @@ def test_each_rule_is_used() -> None:
 
 
 def test_texts_are_short_sentences() -> None:
-    texts = [text for rule in all_rules().values() for text in (rule.title, rule.remedy)]
+    texts = [text for rule in load_rules().values() for text in (rule.title, rule.remedy)]
     assert [text for text in texts if not text.endswith(".") or len(text) > 160] == []
 
 
 def test_each_rule_has_an_example_or_the_reason_why_not() -> None:
-    words = [rule.example for rule in all_rules().values() if isinstance(rule.example, str)]
+    words = [rule.example for rule in load_rules().values() if isinstance(rule.example, str)]
     assert set(words) <= REASONS
 
 
-@pytest.mark.parametrize("area", sorted({rule.area for rule in all_rules().values()}))
+@pytest.mark.parametrize("area", sorted({rule.area for rule in load_rules().values()}))
 def test_examples_violate_their_rules(area: str) -> None:
     wrong = {}
-    for rule in all_rules().values():
+    for rule in load_rules().values():
         if rule.area == area and not isinstance(rule.example, str):
             result = find_example_findings(rule.example)
             severities = {severity for item, severity in result if item == rule.id}

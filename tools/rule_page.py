@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.rules.catalog import all_rules
+from fusioninfer_pulumi.rules.catalog import load_rules
 
 _HEAD = """\
 # What does an error or warning mean?
@@ -29,9 +29,9 @@ def page() -> str:
 
 def _render_lines() -> Iterator[str]:
     yield _HEAD
-    for area in sorted({rule.area for rule in all_rules().values()}):
+    for area in sorted({rule.area for rule in load_rules().values()}):
         yield f"\n## {area}\n\n| Rule | Severity | Problem |\n|---|---|---|\n"
-        for rule in all_rules().values():
+        for rule in load_rules().values():
             if rule.area == area:
                 severities = "/".join(severity.value for severity in rule.severities)
                 title = rule.title.replace("|", "\\|")

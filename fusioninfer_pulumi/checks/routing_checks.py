@@ -17,7 +17,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     build_pairing_plugins,
     can_read_metrics,
     find_load_scorers,
-    read_config,
+    parse_epp_config,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
@@ -83,7 +83,7 @@ def check_http_route(routing: Routing) -> Iterator[Finding]:
 def check_network_policies(routing: Routing) -> Iterator[Finding]:
     """Check that NetworkPolicies allow the gateway's proxies and Prometheus.
 
-    Without the location of the gateway's proxies, no policy can be created. That is an error,
+    If the location of the gateway's proxies is unknown, no policy can be created. That is an error,
     because without a policy every pod may send requests.
     """
     field, args = (*routing.location, "networkPolicy"), routing.router.network_policy
@@ -107,22 +107,22 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
 
 
 def check_several_pools(routing: Routing) -> Iterator[Finding]:
-    """Check `split` and rules with several pools against the Gateway's implementation."""
+    """Check whether the Gateway's implementation supports `split` and rules with several pools."""
     route, location, implementation = (
         routing.route,
         (*routing.location, "httproute"),
         routing.implementation,
     )
-    text = _SEVERAL_POOLS.get(implementation.several_pools)
-    if route is None or text is None:
+    template = _SEVERAL_POOLS.get(implementation.several_pools)
+    if route is None or template is None:
         return
-    message = text.format(name=implementation.name)
+    message = template.format(name=implementation.name)
     is_rejected = implementation.several_pools is SeveralPools.NO
     if route.split and (is_rejected or route.has_split):
         make_finding = error if is_rejected else warning
         yield make_finding(SEVERAL_POOLS_UNSUPPORTED, (*location, "split"), message)
     for index, rule in enumerate(route.rules):
-        # `corrected` backends become the service's pool.
+        # Each `corrected` backend is replaced by the service's pool.
         if sum(is_pool(ref) for ref in rule.backends) + len(rule.corrected) > 1:
             field = (*location, "rules", index, "backendRefs")
             yield warning(SEVERAL_POOLS_UNSUPPORTED, field, message)
@@ -144,31 +144,33 @@ _SEVERAL_POOLS = {
 
 def check_pool(routing: Routing) -> Iterator[Finding]:
     """Report serving roles that are not in the pool, and ports that differ within the pool."""
-    location, declared, served = routing.location, routing.spec.roles, routing.backend_roles
+    location, spec_roles, pool_roles = routing.location, routing.spec.roles, routing.backend_roles
     epp_choice, pool = routing.epp_choice, routing.router.pool
     if not routing.router.has_endpoint_picker:
         return
     field = (*location, "strategy" if epp_choice.strategy is not None else "endpointPickerConfig")
-    in_pool = {role.name for role in served}
-    idle_roles = [role for role in list_serving_roles(declared) if role.name not in in_pool]
+    pool_role_names = {role.name for role in pool_roles}
+    idle_roles = [
+        role for role in list_serving_roles(spec_roles) if role.name not in pool_role_names
+    ]
     if epp_choice.strategy is Strategy.PD_DISAGGREGATION:
-        yield from _check_disaggregation(field, declared)
+        yield from _check_disaggregation(field, spec_roles)
     elif idle_roles:
-        idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in idle_roles)
-        serving = ", ".join(role.name for role in served)
+        idle_text = ", ".join(f"{role.name} ({role.component_type.value})" for role in idle_roles)
+        serving = ", ".join(role.name for role in pool_roles)
         explanation = "add a decoder, because prefill pods only process prompts"
-        if is_disaggregated(declared):
+        if is_disaggregated(spec_roles):
             explanation = f"use {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
-        message = f"no requests go to {idle}, all to {serving}; {explanation}"
+        message = f"no requests go to {idle_text}, all to {serving}; {explanation}"
         yield warning(ROLE_WITHOUT_REQUESTS, field, message)
-    if len({role.pods.ports for role in served}) > 1:
-        ports = ", ".join(f"{role.name} {role.pods.ports_text}" for role in served)
-        has_one_port = all(role.pods.command.port_count == 1 for role in served)
+    if len({role.pods.ports for role in pool_roles}) > 1:
+        ports = ", ".join(f"{role.name} {role.pods.ports_text}" for role in pool_roles)
+        has_one_port = all(role.pods.command.port_count == 1 for role in pool_roles)
         expected = "one port" if has_one_port else "the same ports"
         message = f"roles of one pool must serve on {expected}, got {ports}; change the ports"
         yield error(SERVING_PORTS_DIFFER, location, message)
     target_ports = None if pool is None else pool.target_ports
-    for role in served:
+    for role in pool_roles:
         if target_ports is not None and role.pods.port not in target_ports:
             message = (
                 f'must contain {role.pods.port}, the port of role "{role.name}"; add it, or set '
@@ -177,11 +179,11 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
             yield error(SERVING_PORTS_DIFFER, (*location, "pool", "targetPorts"), message)
 
 
-def _check_disaggregation(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
-    types = {role.component_type for role in list_serving_roles(declared)}
+def _check_disaggregation(field: Location, spec_roles: Sequence[RoleArgs]) -> Iterator[Finding]:
+    types = {role.component_type for role in list_serving_roles(spec_roles)}
     needed_types = (ComponentType.PREFILLER, ComponentType.DECODER)
-    missing = [kind.value for kind in needed_types if kind not in types]
-    workers = [role.name for role in declared if role.component_type is ComponentType.WORKER]
+    missing = [needed.value for needed in needed_types if needed not in types]
+    workers = [role.name for role in spec_roles if role.component_type is ComponentType.WORKER]
     if missing:
         message = (
             f"{Strategy.PD_DISAGGREGATION.value} requires a prefiller and a decoder; add a "
@@ -265,9 +267,9 @@ def _check_feature(
     is_supported: Callable[[EppFamily], bool],
     make_finding: Callable[[Rule, Location, str], Finding] = error,
 ) -> Iterator[Finding]:
-    """Report a feature that the endpoint picker does not have, and the closest image that has it.
+    """Report a feature that the family does not have, and the closest image that has it.
 
-    `problem` is a sentence without its subject, the family.
+    `problem` is a sentence whose subject, the family's name, is added here.
     """
     if not is_supported(family):
         message = f"{family.name} {problem}; use {find_closest_image(family, is_supported)}"
@@ -284,11 +286,11 @@ def _check_picker_config(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
 def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> Iterator[Finding]:
     """Check that a user's configuration is YAML, and that the picker knows its kind and plugins.
 
-    The endpoint picker itself rejects other errors. `is_custom`: whether the image may have plugins
-    that its family does not have.
+    The endpoint picker itself rejects other errors. If `is_custom` is True, the image may have
+    plugins that its family does not have.
     """
     try:
-        config = read_config(text)
+        config = parse_epp_config(text)
     except ConfigNotYamlError as exc:
         yield error(PICKER_CONFIG_INVALID, (), str(exc))
         return
@@ -314,7 +316,7 @@ def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> It
         message = f"{family.name} has no plugin {quote_value(name)} and would exit"
         if families:
             message += f"; available in {', '.join(families)}"
-        # A type that no upstream release has may be the user's own plugin.
+        # A type that no upstream release has may be a plugin of the user.
         make_finding = error if families and not is_custom else warning
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 

@@ -239,12 +239,12 @@ def check(options: argparse.Namespace) -> int:
 def rules(options: argparse.Namespace) -> int:
     """Print a table of all rules, or all details of one rule."""
     from fusioninfer_pulumi.cli.terminal import print_rule, print_rule_table
-    from fusioninfer_pulumi.rules.catalog import all_rules
+    from fusioninfer_pulumi.rules.catalog import load_rules
 
     if options.rule is None:
-        print_rule_table(all_rules().values(), sys.stdout)
+        print_rule_table(load_rules().values(), sys.stdout)
         return 0
-    print_rule(all_rules()[options.rule], sys.stdout)
+    print_rule(load_rules()[options.rule], sys.stdout)
     return 0
 
 

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     FLOW_CONTROL,
     ConfigNotYamlError,
     PairAffinity,
-    read_config,
+    parse_epp_config,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     FAMILIES,
@@ -141,7 +141,7 @@ def choose_pair_affinity(
 def get_config_list(text: str, key: str) -> list[Any]:
     """Return a top-level list of a user's configuration; empty if it is missing or invalid."""
     try:
-        config = read_config(text)
+        config = parse_epp_config(text)
     except ConfigNotYamlError:
         return []
     items = config.get(key) if isinstance(config, dict) else None

@@ -66,7 +66,7 @@ class EppSettings:
         flow_control: Whether the picker holds requests while no pod has capacity for them.
         engine_metrics: Names of the engines' load metrics, or None if unknown.
         service_levels: Priorities of requests, or None if all are equal. Requires `flow_control`.
-        session: Where requests name their session.
+        session: Header or cookie with the ID of a request's session.
     """
 
     strategy: Strategy
@@ -125,7 +125,7 @@ STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
 
 #: Feature gate of flow control.
 FLOW_CONTROL = "flowControl"
-#: Flag with which only one of several replicas serves.
+#: Flag that lets only the elected replica of the endpoint picker serve.
 LEADER_ELECTION = "--ha-enable-leader-election"
 
 _PICKER_PLUGIN = "max-score-picker"
@@ -185,15 +185,15 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def build_epp_config(family: EppFamily, settings: EppSettings) -> dict[str, Any]:
-    """Return the configuration as data, with its keys in order."""
+    """Return the configuration as a dict, whose keys are in the order of the YAML text."""
     scorer_plugins: Plugins = []
-    references: Plugins = [{"pluginRef": _PICKER_PLUGIN}]
+    plugin_references: Plugins = [{"pluginRef": _PICKER_PLUGIN}]
     for name, weight in _get_scorer_weights(settings).items():
         plugin_type = SCORERS[name].plugin
         scorer_plugins += _build_scorer_plugins(family, plugin_type, settings)
         # Some families accept only integers.
         yaml_weight = int(weight) if float(weight).is_integer() else weight
-        references.append({"pluginRef": plugin_type, "weight": yaml_weight})
+        plugin_references.append({"pluginRef": plugin_type, "weight": yaml_weight})
     header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": EPP_CONFIG_KIND}
     load_plugins = _build_metrics_extractor(family, settings.engine_metrics)
     if settings.flow_control:
@@ -217,10 +217,10 @@ def build_epp_config(family: EppFamily, settings: EppSettings) -> dict[str, Any]
         return {
             **header,
             "plugins": [*load_plugins, *scorer_plugins, {"type": _PICKER_PLUGIN}],
-            "schedulingProfiles": [{"name": "default", "plugins": references}],
+            "schedulingProfiles": [{"name": "default", "plugins": plugin_references}],
         }
     pairing_plugins = build_pairing_plugins(settings.affinity)
-    # Of the pairing plugins, only the topology filter runs in a profile.
+    # The topology filter is the only pairing plugin that runs in a profile.
     filters = [
         {"pluginRef": plugin["name"]}
         for plugin in pairing_plugins
@@ -238,14 +238,17 @@ def build_epp_config(family: EppFamily, settings: EppSettings) -> dict[str, Any]
         ],
         # The prefix index finds the prefill pod by the profile's literal name (`prefill`).
         "schedulingProfiles": [
-            {"name": "prefill", "plugins": [{"pluginRef": _PREFILL_PODS}, *filters, *references]},
-            {"name": "decode", "plugins": [{"pluginRef": _DECODE_PODS}, *references]},
+            {
+                "name": "prefill",
+                "plugins": [{"pluginRef": _PREFILL_PODS}, *filters, *plugin_references],
+            },
+            {"name": "decode", "plugins": [{"pluginRef": _DECODE_PODS}, *plugin_references]},
         ],
     }
 
 
 def _build_flow_control_settings(levels: ServiceLevelsArgs) -> dict[str, Any]:
-    """Return flow control's settings; requests without a level have priority 0."""
+    """Return the settings of flow control; requests that name no level have priority 0."""
     bands = []
     for level in levels.levels:
         band: dict[str, Any] = {"priority": level.priority}
@@ -270,7 +273,7 @@ def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
 
 
 def _build_metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> Plugins:
-    """Return the plugin that reads an engine's metrics; empty if it is absent or not needed.
+    """Return the plugin that reads an engine's metrics; empty if it is missing or not needed.
 
     By default pickers read vLLM's metrics. The engine's entry has a new name (`_ENGINE_NAME`),
     because the picker's entry for SGLang also uses the page size, which is 1 by default, as the
@@ -291,7 +294,7 @@ def _build_metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> 
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes repeated values without anchors."""
+    """Writes repeated values in full, without anchors and aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         del data
@@ -312,11 +315,11 @@ def find_load_scorers(settings: EppSettings) -> Iterator[str]:
 
 
 def describe_strategy(settings: EppSettings) -> str:
-    """Return one sentence that describes which pods get which requests."""
+    """Return one sentence that says which pods receive which requests."""
     scorers = _get_scorer_weights(settings)
-    total = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
+    score = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
     if settings.strategy is not Strategy.PD_DISAGGREGATION:
-        return f"each request goes to the pod with the highest score: {total}"
+        return f"each request goes to the pod with the highest score: {score}"
     prompts = "prompts"
     if settings.threshold:
         prompts = f"prompts with at least {settings.threshold} uncached characters"
@@ -328,7 +331,7 @@ def describe_strategy(settings: EppSettings) -> str:
             pairing += " if possible"
     return (
         f"prefill pods compute {prompts}, decode pods{pairing} generate; "
-        f"both are chosen by the highest score: {total}"
+        f"both are chosen by the highest score: {score}"
     )
 
 
@@ -345,7 +348,7 @@ def _build_scorer_plugins(family: EppFamily, plugin_type: str, settings: EppSett
         return [{"type": plugin_type}]
     block = max(settings.block_size or 0, _BLOCK_TOKENS)
     if family.prefix_block_parameter is PrefixBlockParameter.PRODUCER:
-        # Without maxPrefixBlocksToMatch, which is deprecated in this plugin.
+        # maxPrefixBlocksToMatch is omitted, because it is deprecated in this plugin.
         parameters: dict[str, Any] = {"lruCapacityPerServer": _LRU_CAPACITY}
         if block == settings.block_size:
             parameters = {"blockSizeTokens": block, **parameters}
@@ -368,7 +371,7 @@ def _build_session_plugins(session: SessionArgs) -> Plugins:
     producers: Plugins = []
     source = {"header": session.header or "x-session-id"}
     if session.cookie is not None:
-        # Another plugin reads the cookie and passes its value to the scorer as an attribute.
+        # The producer reads the cookie and passes its value to the scorer as an attribute.
         producers = [{"type": _SESSION_PRODUCER, "parameters": {"cookieName": session.cookie}}]
         source = {"attribute": f"SessionIDDataKey/{_SESSION_PRODUCER}"}
     parameters = {"strategy": "session_id", "sessionIdConfig": {"sources": [source]}}
@@ -426,10 +429,10 @@ def _build_pd_plugins(threshold: int) -> Plugins:
 
 
 class ConfigNotYamlError(ValueError):
-    """Raised for text that is not YAML; the message has the position and the reason."""
+    """Text is not YAML; the message has the position and the reason."""
 
 
-def read_config(text: str) -> Any:
+def parse_epp_config(text: str) -> Any:
     """Return the first document of a user's configuration, with all scalars as strings.
 
     Scalars have no types, because PyYAML and Go's YAML parser disagree on some, such as dates. An
@@ -452,7 +455,7 @@ GRPC_PORT = 9002
 HEALTH_PORT = 9003
 METRICS_PORT = 9090
 
-#: Flags for the names of metrics, and the fields of `LoadMetrics`.
+#: Flags for the names of metrics, mapped to the fields of `LoadMetrics`.
 _METRIC_FLAGS = {
     "total-queued-requests-metric": "waiting",
     "total-running-requests-metric": "running",
@@ -515,8 +518,8 @@ def build_epp_flags(
     ]
     if args.tls.enabled and args.tls.secret_name:
         arguments.append(f"--cert-path={CERTIFICATE_PATH}")
-    # Also for strategies without load scorers, because flow control computes saturation from these
-    # metrics.
+    # Strategies without load scorers need them as well, because flow control computes saturation
+    # from these metrics.
     arguments += build_metric_flags(family, engine_metrics)
     if experimental:
         arguments.append("--allow-experimental-plugins=true")

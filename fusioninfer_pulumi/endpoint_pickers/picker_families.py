@@ -4,11 +4,11 @@
 names the files). For each family with `is_tested`, end-to-end tests start the family's endpoint
 picker with a configuration that `picker_config` generates.
 
-Unsupported releases are v1.0 and v1.1 of the inference extension, GAIE (other parameters), GAIE
-v1.6 (no endpoint picker with plugins), and llm-d before v0.9.
+These releases are not supported: v1.0 and v1.1 of the inference extension (GAIE), which have other
+parameters; GAIE v1.6, which has no endpoint picker with plugins; and llm-d before v0.9.
 
-The row of llm-d v1.0 is from files of its repository after v0.10.0 (`tools/picker_plugins.yaml`),
-and has all differences that those files show.
+The row of llm-d v1.0 describes the state of its repository after v0.10.0
+(`tools/picker_plugins.yaml`).
 
 An image is recognized by its tag and the last part of its repository, so that mirrors
 (`registry.example/mirror/epp`) match too. For a digest without a tag, `latest`, a development
@@ -75,37 +75,40 @@ class FlowControlMetrics(NamedTuple):
 
 @dataclass(frozen=True)
 class EppFamily:
-    """The facts about one family of endpoint pickers, whose images accept the same configuration.
+    """A family of endpoint picker releases, whose images accept the same configuration.
+
+    In the attributes, "the picker" is an endpoint picker of the family.
 
     Attributes:
-        name: Its name in `endpointPicker.family`.
-        versions: First and last supported version of its images.
+        name: The family's name in `endpointPicker.family`.
+        versions: First and last supported version of the images.
         sidecar_repository: Repository of the prefill/decode sidecar, whose images also have
             `versions`; None if the family has no sidecar.
         api_versions: Supported apiVersions of EndpointPickerConfig; the first is generated.
         integer_weights: Whether the weights of scorers must be integers.
         prefix_block_parameter: The parameter for the block size of the prefix index.
-        engine_metrics: Engine metrics that it reads by default. GAIE v1.2.1 reads a KV cache metric
-            that current vLLM does not have. Without the metric it gives all pods the same score,
+        engine_metrics: Engine metrics that the picker reads by default. GAIE v1.2.1 reads a KV
+            cache metric that current vLLM does not have, and then gives all pods the same score,
             1.0 (`pkg/epp/server/runserver.go`).
         averages_saturation: Whether flow control compares the pods' mean saturation with the limit
             (since GAIE v1.4.0, `utilizationdetector/detector.go`), so that one long queue outweighs
-            idle pods. If False, it forwards requests as long as any pod has capacity.
-        needs_inference_objective_crd: Whether it exits without the CRD of InferenceObjective.
-        objective_api: apiVersion of its InferenceObjectives; None if the library supports neither
-            service levels nor session IDs with this family. llm-d v0.9 has neither eviction nor
-            session IDs, and GAIE reads other headers.
-        rewrite_api: apiVersion of the InferenceModelRewrites that it supports; None if it supports
-            none. GAIE v1.2 defines the kind but ignores its objects.
-        flow_control_metrics: None if flow control cannot hold requests while no pod is ready, and
-            answers 503 instead (GAIE v1.2.1 `requestcontrol/director.go`).
+            idle pods. If False, flow control forwards requests as long as any pod has capacity.
+        needs_inference_objective_crd: Whether the picker exits if the CRD of InferenceObjective is
+            missing.
+        objective_api: apiVersion of the picker's InferenceObjectives; None if the library supports
+            neither service levels nor session IDs with this family. llm-d v0.9 has neither eviction
+            nor session IDs, and GAIE reads other headers.
+        rewrite_api: apiVersion of the InferenceModelRewrites that the picker supports, or None.
+            GAIE v1.2 defines the kind but ignores its objects.
+        flow_control_metrics: Metrics of flow control; None if it cannot hold requests while no pod
+            is ready, and answers 503 instead (GAIE v1.2.1 `requestcontrol/director.go`).
         limits_waiting: Whether flow control by default rejects a request that has waited for 60 s
             (llm-d v0.10.0 `flowcontrol/controller/config.go`). Other families have no limit.
         sidecar_reads_pool: Whether the sidecar's SSRF protection supports v1 InferencePools. In
             llm-d v0.9.0 the sidecar selects pods by a label named `matchLabels`, which no pod has,
             and so rejects every prefill pod (`pkg/sidecar/proxy/allowlist.go`).
-        is_tested: Whether it has run with the library's configurations. Messages recommend only
-            images of tested families.
+        is_tested: Whether end-to-end tests run the picker with generated configurations. Messages
+            recommend only images of tested families.
     """
 
     name: str
@@ -127,12 +130,12 @@ class EppFamily:
 
     @cached_property
     def plugins(self) -> frozenset[str]:
-        """The plugin types that it has."""
+        """Types of the picker's plugins."""
         return frozenset(load_release_data(self.name)["plugins"])
 
     @cached_property
     def flags(self) -> frozenset[str]:
-        """The flags that it accepts."""
+        """Flags that the picker accepts."""
         return frozenset(load_release_data(self.name)["flags"])
 
     @property
@@ -142,7 +145,7 @@ class EppFamily:
 
     @property
     def sidecar_image(self) -> str | None:
-        """The family's newest sidecar image, or None if it has no sidecar."""
+        """The family's newest sidecar image, or None if the family has no sidecar."""
         if self.sidecar_repository is None:
             return None
         return f"{self.sidecar_repository}:{format_release(self.versions[1])}"
@@ -154,7 +157,7 @@ class EppFamily:
 
     @property
     def sidecar_port_flag(self) -> str:
-        """Flag for the engine's port. It is always generated, because its default has changed."""
+        """Flag for the engine's port; always generated, because its default differs by release."""
         has_new_name = "model-server-port" in self.sidecar_flags
         return "model-server-port" if has_new_name else "vllm-port"
 
@@ -165,15 +168,15 @@ class EppFamily:
 
     @property
     def supports_pd(self) -> bool:
-        """Whether it supports disaggregated serving."""
+        """Whether the picker supports disaggregated serving."""
         return self.has_plugin("disagg-profile-handler")
 
     def has_plugin(self, plugin: str) -> bool:
-        """Return whether its images have a plugin type."""
+        """Return whether the picker has a plugin of this type."""
         return plugin in self.plugins
 
     def has_image(self, image: str, repository: str) -> bool:
-        """Return whether an image is from the repository, or a mirror, and has its versions."""
+        """Return whether an image is from the repository or a mirror, with a supported version."""
         name, version = split_image(image)
         first, last = self.versions
         return repository.rpartition("/")[2] == name and first <= version <= last
@@ -260,28 +263,34 @@ _TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
 def find_family(image: str) -> EppFamily | None:
     """Return the family of an endpoint picker's image, or None if the image is not recognized."""
-    rows = (row for row in FAMILIES.values() if row.has_image(image, row.repository))
-    return next(rows, None)
+    families = (
+        family for family in FAMILIES.values() if family.has_image(image, family.repository)
+    )
+    return next(families, None)
 
 
 def find_sidecar_image_family(image: str) -> EppFamily | None:
     """Return the family of a sidecar's image, or None if the image is not recognized."""
-    rows = (row for row in FAMILIES.values() if row.has_image(image, row.sidecar_repository or ""))
-    return next(rows, None)
+    families = (
+        family
+        for family in FAMILIES.values()
+        if family.has_image(image, family.sidecar_repository or "")
+    )
+    return next(families, None)
 
 
 def find_closest_image(family: EppFamily, is_suitable: Callable[[EppFamily], bool]) -> str:
     """Return the newest suitable image, preferably one from the family's repository."""
-    suitable = [row for row in FAMILIES.values() if row.is_tested and is_suitable(row)]
-    same_repository = [row for row in suitable if row.repository == family.repository]
-    return max(same_repository or suitable, key=lambda row: row.versions).image
+    suitable = [item for item in FAMILIES.values() if item.is_tested and is_suitable(item)]
+    same_repository = [item for item in suitable if item.repository == family.repository]
+    return max(same_repository or suitable, key=lambda item: item.versions).image
 
 
 def explain_unknown_image(image: str) -> str:
     """Return why `find_family` does not recognize an endpoint picker's image, and the fix."""
     versions: dict[str, list[ReleaseNumber]] = {}
-    for row in FAMILIES.values():
-        versions.setdefault(row.repository, []).extend(row.versions)
+    for family in FAMILIES.values():
+        versions.setdefault(family.repository, []).extend(family.versions)
     supported = " and ".join(
         f"{format_release(min(numbers))} to {format_release(max(numbers))} of {repository}"
         for repository, numbers in versions.items()
@@ -320,7 +329,7 @@ SIDECAR_HEALTH_PATH = "/health"
 #: User ID of the sidecar's image (`Dockerfile.sidecar`, distroless nonroot).
 SIDECAR_USER = 65532
 
-# Sidecar protocol by vLLM connector.
+# The sidecar's protocol for each vLLM connector.
 _PROTOCOLS = {
     "NixlConnector": "nixlv2",
     "SharedStorageConnector": "shared-storage",
@@ -328,8 +337,8 @@ _PROTOCOLS = {
     "OffloadingConnector": "offloading",
 }
 
-#: Flags of the sidecar that the library sets, and messages for users who set them. Each message
-#: follows the name of the flag.
+#: Flags of the sidecar that the library sets, mapped to messages for users who set them. A message
+#: is preceded by the flag's name.
 SIDECAR_FLAGS = {
     "port": "follows from the pool's port; remove it",
     "vllm-port": "is set by kvTransfer.enginePort; remove it here",
@@ -343,19 +352,19 @@ SIDECAR_FLAGS = {
 
 
 def choose_sidecar_family(
-    image: Any, explicit: str | None, picker: EppFamily
+    image: Any, user_family: str | None, picker: EppFamily
 ) -> EppFamily | Finding:
     """Return the family whose flags a sidecar accepts, or an error about its family or image.
 
-    It is the family that the user sets (`explicit`), else the image's, else the endpoint picker's.
+    The family is the first of: `user_family`; the image's family; the endpoint picker's family.
     The image may be an Output, or None for the default image.
     """
-    if explicit is not None:
-        allowed = [name for name, row in FAMILIES.items() if row.sidecar_repository is not None]
-        if explicit not in allowed:
-            message = f"must be one of {', '.join(allowed)}, got {quote_value(explicit)}"
+    if user_family is not None:
+        allowed = [name for name, item in FAMILIES.items() if item.sidecar_repository is not None]
+        if user_family not in allowed:
+            message = f"must be one of {', '.join(allowed)}, got {quote_value(user_family)}"
             return error(PICKER_FAMILY_UNKNOWN, ("family",), message)
-        return FAMILIES[explicit]
+        return FAMILIES[user_family]
     if image is None or is_output(image):
         return picker
     name, version = split_image(image)
@@ -369,9 +378,9 @@ def choose_sidecar_family(
     return find_sidecar_image_family(image) or picker
 
 
-def find_protocol(names: Sequence[str]) -> str | None:
+def find_sidecar_protocol(connectors: Sequence[str]) -> str | None:
     """Return the sidecar protocol of the first connector that has one, or None if none has."""
-    return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
+    return next((_PROTOCOLS[name] for name in connectors if name in _PROTOCOLS), None)
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:

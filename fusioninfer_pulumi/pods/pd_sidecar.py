@@ -11,8 +11,8 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     SIDECAR_USER,
     EppFamily,
     choose_sidecar_family,
-    find_protocol,
     find_sidecar_image_family,
+    find_sidecar_protocol,
     is_sidecar,
 )
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag, parse_integer
@@ -158,7 +158,7 @@ def _choose_protocol(
     if protocol is None and command.engine is not None:
         protocol = command.engine.kv_cache.sidecar_protocol
     if protocol is None and connector is not None:
-        protocol = find_protocol(connector.names)
+        protocol = find_sidecar_protocol(connector.names)
         if protocol is None:
             message = (
                 f"unknown protocol for {connector.name}, defaults to {default}; "

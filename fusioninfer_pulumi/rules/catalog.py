@@ -1,11 +1,12 @@
 """Texts of all rules, each with an example input that violates the rule.
 
-The texts are in `rule_examples` of each package, one YAML file for each area. The command `rules`,
-the check of ignored ids, the documentation and tests read them. An example has one of these forms:
+The texts are in directory `rule_examples` of each package, in one YAML file for each area. The
+command `rules`, the check of ignored ids, the documentation and tests read them. An example is one
+of:
 
-- `{BASE: {"roles[0].port": 80}}` sets fields of a manifest in `_bases.yaml`; null removes a field
-- `{documents: [...]}` or `{text: ...}` is a complete input
-- a word such as `needs-cluster`, if a manifest alone cannot violate the rule
+- `{BASE: {"roles[0].port": 80}}`: sets fields of a manifest in `_bases.yaml`; null removes a field
+- `{documents: [...]}` or `{text: ...}`: a complete input
+- a word such as `needs-cluster`: no manifest alone can violate the rule
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class RuleEntry:
 
     Attributes:
         area: Name of the rule's YAML file, without suffix.
-        severities: Severities of its findings, the usual one first.
+        severities: Severities of the rule's findings, the usual severity first.
         title: The problem.
         remedy: How to fix the problem.
-        source: Evidence for the rule, or empty if its messages or the documentation contain it.
+        source: Evidence for the rule, or empty if messages or the documentation contain it.
         example: An input that violates the rule, or a word if no manifest alone can.
     """
 
@@ -58,8 +59,8 @@ class RuleEntry:
 
 
 @cache
-def all_rules() -> Mapping[str, RuleEntry]:
-    """Return the rules of the core and of installed companion packages by id, sorted."""
+def load_rules() -> Mapping[str, RuleEntry]:
+    """Return the rules of the core and of installed companion packages, keyed and sorted by id."""
     rules = {}
     for package in (_CORE, *list_plugin_packages()):
         spec = find_spec(package)
@@ -73,9 +74,9 @@ def all_rules() -> Mapping[str, RuleEntry]:
 
 def explain_unknown_rule(rule_id: str) -> str | None:
     """Return the message about an unknown rule id, or None if the rule exists."""
-    if rule_id in all_rules():
+    if rule_id in load_rules():
         return None
-    closest = closest_name(rule_id, all_rules())
+    closest = closest_name(rule_id, load_rules())
     hint = f"did you mean {closest}?" if closest else "`fusioninfer-pulumi rules` lists all"
     return f"unknown rule {rule_id!r}; {hint}"
 
@@ -111,8 +112,8 @@ def list_documents(example: Mapping[str, Any]) -> list[Any]:
 
 
 def change_base(base: str, fields: Mapping[str, Any]) -> Any:
-    """Return a base manifest with `fields` set; the index after the last appends to a list."""
-    # YAML aliases are one object in several places. With copies a change affects one place.
+    """Return a base manifest with `fields` set; an index equal to a list's length appends to it."""
+    # YAML aliases refer to one object. JSON makes copies, so that each change affects one place.
     manifest: dict[str, Any] = json.loads(json.dumps(_load_yaml(_BASES)[base]))
     for path, value in fields.items():
         *parents, last = _parse_path(path)
@@ -121,12 +122,12 @@ def change_base(base: str, fields: Mapping[str, Any]) -> Any:
         for part, next_part in zip(parents, next_parts, strict=True):
             existing_keys = range(len(parent)) if isinstance(parent, list) else parent
             if part not in existing_keys:
-                _set(parent, part, [] if isinstance(next_part, int) else {})
+                _set_item(parent, part, [] if isinstance(next_part, int) else {})
             parent = parent[part]
         if value is None:
             del parent[last]
         else:
-            _set(parent, last, value)
+            _set_item(parent, last, value)
     return manifest
 
 
@@ -135,7 +136,7 @@ def _load_yaml(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # safe loader
 
 
-def _set(parent: Any, part: str | int, value: Any) -> None:
+def _set_item(parent: Any, part: str | int, value: Any) -> None:
     if isinstance(parent, list) and part == len(parent):
         parent.append(value)
     else:

@@ -13,7 +13,7 @@ from fusioninfer_pulumi import InvalidServiceError, load
 from fusioninfer_pulumi.extras import IMPORTED_API_GROUPS
 from fusioninfer_pulumi.loading import importer
 from fusioninfer_pulumi.loading.importer import importers
-from fusioninfer_pulumi.rules.catalog import all_rules
+from fusioninfer_pulumi.rules.catalog import load_rules
 
 PACKAGE = Path(fusioninfer_importers.__file__).parent
 FILES = [path for path in PLUGIN_FILES if PACKAGE in path.parents]
@@ -36,7 +36,7 @@ def test_entry_points_match_importer_table() -> None:
 
 
 def test_advice_refers_to_existing_rules() -> None:
-    missing = {system.name: system.words.keys() - all_rules().keys() for system in importers()}
+    missing = {system.name: system.words.keys() - load_rules().keys() for system in importers()}
     assert missing == {"KServe": set(), "Kthena": set(), "Modelplane": set()}
 
 

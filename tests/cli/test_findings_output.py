@@ -16,7 +16,7 @@ from samples import container, listening, role, service, template
 from fusioninfer_pulumi.cli.finding_formats import add_line
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import Origin
-from fusioninfer_pulumi.rules.catalog import all_rules
+from fusioninfer_pulumi.rules.catalog import load_rules
 
 ROOT = Path(__file__).parent.parent.parent
 WARNED = service(listening("a", 8000), listening("b", 9000))
@@ -210,7 +210,7 @@ def test_finding_in_list_item_has_its_line() -> None:
 @pytest.mark.parametrize("rule", ["accelerators-too-few", "invalid-yaml", "program-failed"])
 def test_rule_is_explained_in_full(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", rule]) == 0
-    assert all_rules()[rule].remedy in capsys.readouterr().out
+    assert load_rules()[rule].remedy in capsys.readouterr().out
 
 
 def test_example_of_a_rule_has_its_finding(
@@ -227,7 +227,7 @@ def test_example_of_a_rule_has_its_finding(
 def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == sorted(all_rules())
+    assert [line.split()[0] for line in lines] == sorted(load_rules())
 
 
 def test_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,7 +247,7 @@ def test_unknown_ignored_rule_is_a_usage_error(
 def test_rules_are_listed_one_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == sorted(all_rules())
+    assert [line.split()[0] for line in lines] == sorted(load_rules())
     assert {line.split()[1] for line in lines} == {"error", "warning", "info"}
 
 
