@@ -162,7 +162,9 @@ def test_server_rejects_what_pod_rules_reject_of_mutants(cluster: Cluster, dry_r
             continue
         rejected += 1
         plans = [replace(plan.in_namespace(dry_run_ns), findings=()) for plan in source.plans]
-        findings = [item for _, item in check_dry_runs(LiveCluster(api, plans, seconds=120))]
+        findings = [
+            item for _, item in check_dry_runs(LiveCluster(api, plans, timeout_seconds=120))
+        ]
         if not any(item.rule == "api-server-rejects" for item in findings):
             accepted.append([str(finding) for _, finding in source.findings])
     assert rejected > MUTANTS // 20

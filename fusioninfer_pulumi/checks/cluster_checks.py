@@ -1,4 +1,4 @@
-"""Checks of a live cluster against services, in stages for each command and component."""
+"""Lists of the checks of a live cluster that each command and component runs."""
 
 from __future__ import annotations
 
@@ -55,48 +55,51 @@ def check_cluster(
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
     results = [result for check in checks for result in check(cluster)]
-    by_service = [
-        _drop_repeated([finding for about, finding in results if about is plan])
+    findings_by_service = [
+        _drop_repeated([finding for service, finding in results if service is plan])
         for plan in cluster.plans
     ]
-    of_cluster = [finding for about, finding in results if about is None]
+    cluster_findings = [finding for service, finding in results if service is None]
     if cluster.api.unread:
         text = f"not checked: {'; '.join(cluster.api.unread)}"
-        of_cluster.append(warning(CLUSTER_NOT_CHECKED, (), text))
-    return by_service, of_cluster
+        cluster_findings.append(warning(CLUSTER_NOT_CHECKED, (), text))
+    return findings_by_service, cluster_findings
 
 
 def _drop_repeated(findings: Sequence[Finding]) -> list[Finding]:
-    """Drop the dry run's warnings about missing objects that `check_named_objects` reports, too.
+    """Drop the dry run's warnings about missing objects that `check_named_objects` also reports.
 
     The API server rejects pods that name a missing ServiceAccount or class.
     """
-    missing = {item.location for item in findings if item.rule == NAMED_OBJECT_MISSING.id}
+    reported_locations = {
+        item.location for item in findings if item.rule == NAMED_OBJECT_MISSING.id
+    }
     return [
         finding
         for finding in findings
         if finding.rule != API_SERVER_REJECTS.id
         or finding.severity is Severity.ERROR
-        or finding.location not in missing
+        or finding.location not in reported_locations
     ]
 
 
 def list_prerequisites(cluster: LiveCluster) -> list[Finding]:
-    """Return all missing prerequisites, each once with the names of its services.
+    """Return all missing prerequisites; each finding names the services that need it.
 
-    An API that is not served is an error. Rejections of objects are left to the services' previews.
+    A missing API is an error here. Objects that the API server rejects are not reported, because
+    the services' previews report them.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
-    by_service, of_cluster = check_cluster(cluster, PREREQUISITE_CHECKS)
-    services: dict[Finding, dict[str, None]] = {}
-    for plan, findings in zip(cluster.plans, by_service, strict=True):
-        for finding in findings:
+    findings_by_service, cluster_findings = check_cluster(cluster, PREREQUISITE_CHECKS)
+    service_names: dict[Finding, dict[str, None]] = {}
+    for plan, service_findings in zip(cluster.plans, findings_by_service, strict=True):
+        for finding in service_findings:
             if finding.rule != API_SERVER_REJECTS.id and finding.severity is not Severity.INFO:
-                services.setdefault(finding, {})[plan.service] = None
-    findings = list(of_cluster)
-    for finding, names in services.items():
+                service_names.setdefault(finding, {})[plan.service] = None
+    findings = list(cluster_findings)
+    for finding, names in service_names.items():
         is_error = finding.rule == CRD_NOT_INSTALLED.id
         severity = Severity.ERROR if is_error else finding.severity
         path = f"{finding.path}: " if finding.path else ""

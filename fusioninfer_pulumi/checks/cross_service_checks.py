@@ -29,37 +29,39 @@ def check_targets(
     if routing is None or route is None:
         return
     location = (*routing.location, "httproute")
-    fails = "its share of requests fails"
+    split_effect = "its share of requests fails"
     for index, share in enumerate(route.split or ()):
-        place = (*location, "split", index, "service")
+        share_location = (*location, "split", index, "service")
         other = _find_service(plan, plans, share.service)
         if other is None:
             if complete:
-                yield from _report_missing_service(place, plan, plans, share.service, fails)
+                yield from _report_missing_service(
+                    share_location, plan, plans, share.service, split_effect
+                )
         elif other.picker is None:
             remedy = "give it a role of componentType router with an endpoint picker"
             make_finding = error if share.weight else warning
             message = (
                 f"{other.service} has no InferencePool "
-                f"{object_names.inference_pool(other.service)}: {fails}; {remedy}"
+                f"{object_names.inference_pool(other.service)}: {split_effect}; {remedy}"
             )
-            yield make_finding(SERVICE_NOT_FOUND, place, message)
+            yield make_finding(SERVICE_NOT_FOUND, share_location, message)
     routed_by = route.routed_by
     if routed_by is None or routed_by == plan.service:
         return
     other = _find_service(plan, plans, routed_by)
-    no_requests = "this service receives no requests"
+    routed_by_effect = "this service receives no requests"
     if other is None and complete:
         yield from _report_missing_service(
-            (*location, "routedBy"), plan, plans, routed_by, no_requests
+            (*location, "routedBy"), plan, plans, routed_by, routed_by_effect
         )
     elif other is not None and (other.routing is None or other.routing.route is None):
-        message = f"{routed_by} has no route: {no_requests}"
+        message = f"{routed_by} has no route: {routed_by_effect}"
         yield warning(SERVICE_NOT_FOUND, (*location, "routedBy"), message)
 
 
 def _find_service(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> ServicePlan | None:
-    """Return the service with this name in the plan's namespace, or None if there is none."""
+    """Return the service of that name in the namespace of `plan`, or None if there is none."""
     return next(
         (
             other
@@ -77,8 +79,8 @@ def _report_missing_service(
     # The only service of an input may refer to services of other inputs.
     if not others or any(is_output(member.namespace) for member in (plan, *others)):
         return
-    known = {other.service for other in others if other.namespace == plan.namespace}
-    closest = closest_name(name, known, cutoff=0.75)
+    known_names = {other.service for other in others if other.namespace == plan.namespace}
+    closest = closest_name(name, known_names, cutoff=0.75)
     hint = f"; did you mean {closest}?" if closest else ""
     message = (
         f"the input has no service {name} in namespace {plan.namespace}: {effect} unless the "
@@ -106,35 +108,37 @@ class ClusterServices:
         # of a service in `_plans`, and a text such as `role decode of service chat`.
         self._owners: dict[tuple[object, str, str], tuple[int, str]] = {}
 
-    def compare_next(self, plan: ServicePlan) -> list[Finding]:
-        """Add a service; return findings about its names and routes that earlier services use."""
+    def add_and_find_collisions(self, plan: ServicePlan) -> list[Finding]:
+        """Add a service; return findings about names and routes that earlier services also use."""
         conflicts = [
             finding for other in self._plans for finding in _check_route_conflict(plan, other)
         ]
         self._plans.append(plan)
         return [*self._claim_names(plan), *conflicts]
 
-    def add(self, plan: ServicePlan) -> list[Finding]:
-        """Add a service like `compare_next`; also check its targets among earlier services."""
-        return [*self.compare_next(plan), *check_targets(plan, self._plans, complete=False)]
+    def add_and_check(self, plan: ServicePlan) -> list[Finding]:
+        """Add a service; return findings about collisions and about targets of its route."""
+        collisions = self.add_and_find_collisions(plan)
+        return [*collisions, *check_targets(plan, self._plans, complete=False)]
 
     def _claim_names(self, plan: ServicePlan) -> list[Finding]:
         """Record the names of a service's objects; return errors about names with another owner."""
         findings: list[Finding] = []
         reported: set[tuple[object, ...]] = set()
-        # The values of Outputs are unknown, so only the same Output is the same namespace.
+        # An Output's value is unknown, so two Outputs are the same namespace only if they are one
+        # object.
         namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
         for kind, name, location, owner_text in _list_object_names(plan):
             owner = len(self._plans), owner_text
-            earlier = self._owners.setdefault((namespace, kind, name), owner)
-            if earlier != owner and (earlier, owner) not in reported:
-                reported.add((earlier, owner))
+            first_owner = self._owners.setdefault((namespace, kind, name), owner)
+            if first_owner != owner and (first_owner, owner) not in reported:
+                reported.add((first_owner, owner))
                 if kind == _SERVICE:
                     # Errors about the services' other objects would only repeat this one.
                     message = f'another service in this namespace has the name "{name}"; rename one'
                     return [error(NAME_COLLISION, location, message)]
-                _, earlier_text = earlier
-                message = f'{kind} "{name}" would also belong to {earlier_text}; rename one of them'
+                _, first_text = first_owner
+                message = f'{kind} "{name}" would also belong to {first_text}; rename one of them'
                 findings.append(error(NAME_COLLISION, location, message))
         return findings
 
@@ -166,7 +170,7 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
 
 
 def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
-    """Return whether a route sends all requests to another service, whose route may match too."""
+    """Return whether a service's route sends all requests to `other`, so that both may match."""
     route = plan.routing.router.httproute if plan.routing is not None else None
     if route is None:
         return False
@@ -204,7 +208,7 @@ def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, 
         yield "Service", object_names.endpoint_picker(plan.service), _NAME, service
     for role in plan.roles:
         location, owner = ("roles", role.position, "name"), f"role {role.name} of {service}"
-        # NetworkPolicy, PodDisruptionBudget, PodMonitor and autoscaler.
+        # The role's NetworkPolicy, PodDisruptionBudget, PodMonitor and autoscaler share this name.
         yield (
             "Objects named",
             object_names.role_network_policy(plan.service, role.name),
@@ -218,7 +222,7 @@ def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, 
             pods = [object_names.leader_pod(lws.name, index) for index in indexes]
             network = role.args.network_config
             is_unique = network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA
-            # LeaderWorkerSet creates a headless Service, with UniquePerReplica one per replica.
+            # LeaderWorkerSet creates a headless Service, or with UniquePerReplica one per replica.
             for name in pods if is_unique else [lws.name]:
                 yield "Service", name, location, owner
             if role.nodes > 1:
@@ -226,8 +230,8 @@ def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, 
                     yield "StatefulSet", name, location, owner
 
 
-def count_max_replicas(role: RolePlan, planned: LwsPlan) -> int:
-    """Return the maximum replicas of a LeaderWorkerSet, with autoscaled and surge replicas."""
+def count_max_replicas(role: RolePlan, lws_plan: LwsPlan) -> int:
+    """Return the maximum number of replicas of a LeaderWorkerSet, with autoscaling and surge."""
     autoscaling = role.args.autoscaling
-    replicas = len(planned.replicas) if autoscaling is None else autoscaling.max_replicas
+    replicas = len(lws_plan.replicas) if autoscaling is None else autoscaling.max_replicas
     return replicas + role.rollout.max_surge

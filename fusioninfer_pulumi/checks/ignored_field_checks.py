@@ -19,11 +19,11 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 # An ignored field is an error if the service would differ from what the user asked for.
-_reject = partial(no_effect_rule, severity=Severity.ERROR)
+_error_rule = partial(no_effect_rule, severity=Severity.ERROR)
 _NOT_ROLLING = "no role that uses it has strategy Rolling"
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
-# `place` replaces these fields with node selectors.
-_not_placed = partial(
+# Rule for fields that `place` replaces with node selectors.
+_placement_rule = partial(
     FieldRule,
     message="has no effect by itself: call `place` in a program, or pass `--inventory`",
     rule=PLACEMENT_NOT_APPLIED,
@@ -42,7 +42,7 @@ def check_ignored_fields(plan: ServicePlan) -> list[Finding]:
     if plan.routing is not None:
         rows = _build_router_rows(plan.routing)
         findings += check_fields(plan.routing.location, plan.routing.router, *rows)
-    # A field may have several reasons; the first is enough.
+    # A field may be ignored for more than one reason; only the first is reported.
     first_findings: dict[Location, Finding] = {}
     for finding in findings:
         first_findings.setdefault(finding.location, finding)
@@ -58,9 +58,9 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
     topology, minima = policy.network_topology, policy.min_role_replicas or {}
     reads_token = picker is not None and picker.epp.args.metrics is MetricsMode.AUTHENTICATED
     monitors_picker = args.monitoring is not None and args.monitoring.picker is not False
-    queue, gang = "scheduling_strategy.queue", "scheduling_strategy.gang_policy"
+    queue_field, gang_field = "scheduling_strategy.queue", "scheduling_strategy.gang_policy"
     return (
-        _reject(
+        _error_rule(
             "engine", "every role has its own container", when=not plan.provenance.generated_roles
         ),
         no_effect_rule(
@@ -68,60 +68,64 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
             "templates set all images",
             when=args.model is None and shape.router is None,
         ),
-        _reject(
+        _error_rule(
             "model.cache.compile_cache",
             "only vLLM uses this cache; remove it",
             when=all(engine and not engine.compile_cache_variable for engine in engines),
         ),
-        no_effect_rule(queue, "Kubernetes' own gangs have no queue", when=is_native),
+        no_effect_rule(queue_field, "Kubernetes' own gangs have no queue", when=is_native),
         no_effect_rule(
-            queue,
+            queue_field,
             "with gangPolicy.mode Off replicas do not wait in a LocalQueue",
             when=is_kueue and policy.mode is GangMode.OFF,
         ),
         no_effect_rule(
-            queue,
+            queue_field,
             "a Volcano queue requires scheduler volcano, and these pods use another one",
             when=lacks_volcano_gang and shape.scheduler in (None, DEFAULT_SCHEDULER),
         ),
         no_effect_rule(
             (
-                f"{gang}.min_role_replicas",
-                f"{gang}.required_replicas",
-                f"{gang}.min_resources",
+                f"{gang_field}.min_role_replicas",
+                f"{gang_field}.required_replicas",
+                f"{gang_field}.min_resources",
             ),
             "these pods are not gang-scheduled; gangPolicy.mode: On would gang-schedule them",
             when=lacks_volcano_gang,
         ),
         no_effect_rule(
-            f"{gang}.required_replicas", "Kueue has no minimum for each role", when=is_kueue
+            f"{gang_field}.required_replicas", "Kueue has no minimum for each role", when=is_kueue
         ),
-        no_effect_rule(f"{gang}.required_replicas", "all replicas are required", when=is_native),
         no_effect_rule(
-            f"{gang}.required_replicas",
+            f"{gang_field}.required_replicas", "all replicas are required", when=is_native
+        ),
+        no_effect_rule(
+            f"{gang_field}.required_replicas",
             "no role has minRoleReplicas above 0; set it for a role",
             when=not any(minima.values()),
         ),
         no_effect_rule(
-            f"{gang}.min_resources", "Kueue counts the requests of every replica", when=is_kueue
+            f"{gang_field}.min_resources",
+            "Kueue counts the requests of every replica",
+            when=is_kueue,
         ),
         no_effect_rule(
-            f"{gang}.min_resources",
+            f"{gang_field}.min_resources",
             "Kubernetes' own gangs have no queue that counts resources",
             when=is_native,
         ),
         no_effect_rule(
-            f"{gang}.network_topology",
+            f"{gang_field}.network_topology",
             "neither groupPolicy nor rolePolicy is set; set one",
             when=topology is not None and not (topology.group_policy or topology.role_policy),
         ),
-        _reject(
+        _error_rule(
             "prefill_decode_ratio",
             "requires prefiller and decoder roles; remove it",
             when=not shape.is_disaggregated,
         ),
-        _reject("rollout.level", "level Group requires groups", when=args.groups is None),
-        _not_placed("placement.colocate"),
+        _error_rule("rollout.level", "level Group requires groups", when=args.groups is None),
+        _placement_rule("placement.colocate"),
         no_effect_rule("rollout.role_order", "only one role runs pods", when=len(plan.roles) == 1),
         no_effect_rule(
             "rollout.max_unavailable",
@@ -177,20 +181,20 @@ def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
     per_role, scaling = plan.shape.layout is Layout.PER_ROLE, role.args.autoscaling
     lacks_latency_target = scaling is not None and scaling.target is not AutoscalingTarget.LATENCY
     return (
-        _not_placed("placement"),
-        _reject(
+        _placement_rule("placement"),
+        _error_rule(
             ("autoscaling.time_to_first_token", "autoscaling.time_per_token"),
             "requires target: latency; remove it",
             when=lacks_latency_target,
         ),
-        _reject(
+        _error_rule(
             "autoscaling.target_requests",
             "timeToFirstToken and timePerToken replace it; remove it",
             when=scaling is not None
             and bool(scaling.latency_goals)
             and not scales_to_zero(scaling),
         ),
-        _reject(
+        _error_rule(
             "gpus",
             "the template defines the container; set its GPU resources, or use model and engine",
             when=role.position not in plan.provenance.generated_roles,
@@ -219,37 +223,37 @@ def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
     levels = settings.service_levels if settings is not None else None
     has_user_config = routing.picker is not None and settings is None  # endpointPickerConfig
     return (
-        _reject(
+        _error_rule(
             "httproute.split",
             "every rule has its own backendRefs; set weights there",
             when=routing.route is not None and not routing.route.has_split,
         ),
-        _reject(
+        _error_rule(
             "endpoint_picker.flow_control",
             "endpointPickerConfig replaces it; set featureGates: [flowControl] there",
             when=has_user_config,
         ),
-        _reject(
+        _error_rule(
             "endpoint_picker.group_pairing",
             f"requires groups and strategy {disaggregation}; remove it",
             when=routing.picker is not None and not pairs_groups,
         ),
-        _reject(
+        _error_rule(
             ("endpoint_picker.service_levels", "endpoint_picker.session"),
             "endpointPickerConfig sets the plugins",
             when=has_user_config,
         ),
-        _reject(
+        _error_rule(
             "endpoint_picker.service_levels.evict",
             "requires a level of negative priority; remove it",
             when=levels is not None and all(level.priority >= 0 for level in levels.levels),
         ),
-        _reject(
+        _error_rule(
             "endpoint_picker.session",
             "requires strategy session-affinity or scorer session; remove it",
             when=settings is not None and not settings.uses_sessions,
         ),
-        _reject(
+        _error_rule(
             "endpoint_picker.threshold",
             f"requires strategy {disaggregation}; remove it, or set the strategy",
             when=routing.picker is not None and not is_disaggregated,

@@ -16,12 +16,12 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.supported_products import KUEUE, Product, Release
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-#: Services whose namespace is unknown or does not exist yet are checked in this one.
+#: Namespace in which services are checked whose own namespace is unknown or does not exist yet.
 FALLBACK_NAMESPACE = "default"
 #: Name of LeaderWorkerSets in the configuration of Kueue's manager.
 KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
 
-#: Findings, each with the service that it is about; None for the cluster as a whole.
+#: Each finding with the plan of its service, or None if the finding is about the cluster.
 ClusterFindings = Iterator[tuple[ServicePlan | None, Finding]]
 
 
@@ -31,9 +31,9 @@ class LiveCluster:
     Attributes:
         api: The cluster.
         plans: Plans without errors, with known or assumed namespaces.
-        located_plans: The plans whose namespace is known.
-        registered: Further objects that the same program creates.
-        releases: Installed releases by product, set by `check_releases`.
+        plans_with_namespace: The plans whose namespace is known.
+        registered_objects: Additional objects that the same program creates.
+        releases: Installed releases, keyed by product name; set by `check_releases`.
     """
 
     def __init__(
@@ -42,21 +42,21 @@ class LiveCluster:
         plans: Sequence[ServicePlan],
         *,
         namespace: str | None = None,
-        registered: Iterable[Mapping[str, Any]] = (),
+        registered_objects: Iterable[Mapping[str, Any]] = (),
         product_namespaces: Mapping[str, str] | None = None,
-        seconds: float = 60.0,
+        timeout_seconds: float = 60.0,
     ) -> None:
-        """Prepare the checks, which read the cluster.
+        """Prepare the checks without reading the cluster.
 
         Args:
             api: The cluster.
             plans: Plans without errors.
             namespace: Namespace to assume for services whose namespace is an Output. If None, the
                 services are checked in `default`, without quotas.
-            registered: Further objects that the same program creates.
+            registered_objects: Additional objects that the same program creates.
             product_namespaces: Namespaces of products that do not run in their default namespace,
-                by the product's name.
-            seconds: Timeout of all checks together, in seconds; dry runs get at least one second.
+                keyed by product name.
+            timeout_seconds: Timeout of all checks together; dry runs get at least one second.
         """
         self.api = api
         self.plans = [
@@ -65,15 +65,15 @@ class LiveCluster:
             else plan
             for plan in plans
         ]
-        self.located_plans = [
+        self.plans_with_namespace = [
             plan
             for plan, original in zip(self.plans, plans, strict=True)
             if namespace is not None or not is_output(original.namespace)
         ]
-        self.registered = registered
+        self.registered_objects = registered_objects
         self.releases: dict[str, Release] = {}
         self._product_namespaces = product_namespaces or {}
-        self._deadline = time.monotonic() + seconds
+        self._deadline = time.monotonic() + timeout_seconds
 
     @property
     def remaining_seconds(self) -> float:
@@ -95,7 +95,7 @@ class LiveCluster:
         return any(KUEUE_FRAMEWORK in names for names in frameworks) if frameworks else None
 
     def find_configurations(self, product: Product, group: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the documents with an apiVersion of `group` in a manager's ConfigMaps."""
+        """Yield the documents of an API group in the ConfigMaps of a product's manager."""
         namespace = self.get_namespace(product)
         for config_map in self.api.list_objects("v1", "ConfigMap", namespace) or ():
             for text in (config_map.get("data") or {}).values():

@@ -13,8 +13,8 @@ from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import NAMED_OBJECT_MISSING
 
-#: The user's fields from which names of referenced objects are generated, by kind.
-_FIELDS: Mapping[str, Location] = {
+#: The user's fields from which names of referenced objects are generated, keyed by kind.
+_FIELDS_BY_KIND: Mapping[str, Location] = {
     "Queue": ("schedulingStrategy", "queue"),
     "LocalQueue": ("schedulingStrategy", "queue"),
     "PriorityClass": ("schedulingStrategy", "priorityClassName"),
@@ -31,7 +31,8 @@ def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
     """
     rendered = [item for plan in cluster.plans for item in render(plan)]
     created = {
-        (item["kind"], item["metadata"].get("name")) for item in (*cluster.registered, *rendered)
+        (item["kind"], item["metadata"].get("name"))
+        for item in (*cluster.registered_objects, *rendered)
     }
 
     @cache
@@ -59,7 +60,7 @@ def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
 
 
 def find_references(plan: ServicePlan) -> Iterator[tuple[Reference, Location, bool]]:
-    """Yield each reference to an object, the user's field, and whether the user set that field."""
+    """Yield each reference to an object, with the results of `find_user_field` for it."""
     for manifest in render_distinct(plan):
         for location, name, parent in walk(manifest):
             keys = [key for key in location if isinstance(key, str)]
@@ -70,7 +71,7 @@ def find_references(plan: ServicePlan) -> Iterator[tuple[Reference, Location, bo
                 continue
             api, kind = api_and_kind
             namespace = parent.get("namespace") or manifest["metadata"].get("namespace")
-            scope = None if kind in CLUSTER_SCOPED else namespace
+            object_namespace = None if kind in CLUSTER_SCOPED else namespace
             user_field, is_exact = find_user_field(location, manifest, plan)
-            user_field = user_field if is_exact else _FIELDS.get(kind, user_field)
-            yield (api, kind, scope, name), user_field, is_exact
+            user_field = user_field if is_exact else _FIELDS_BY_KIND.get(kind, user_field)
+            yield (api, kind, object_namespace, name), user_field, is_exact

@@ -32,9 +32,9 @@ def render_distinct(plan: ServicePlan) -> tuple[Manifest, ...]:
 
 
 def check_objects(plan: ServicePlan) -> Iterator[Finding]:
-    """Yield errors that the API server would report for a plan's objects. The plan has no errors.
+    """Yield errors that the API server would report for the objects of a plan without errors.
 
-    Findings are located at the user's field, or at the closest field that contains it.
+    A finding's location is the user's field, or the closest field that contains or generates it.
     """
     findings = (
         _locate(finding, manifest, plan)
@@ -57,9 +57,10 @@ def _locate(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) ->
 def find_user_field(
     location: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, bool]:
-    """Return the location in the user's input, and True if the user set exactly this field.
+    """Return the user's field for a location in a generated object, and whether it is exact.
 
-    Otherwise it is the location of the closest field that contains or generates it.
+    If it is not exact, the user did not set the location itself, and the field is the closest one
+    that contains or generates it.
     """
     if location[:2] in (("metadata", "labels"), ("metadata", "annotations")):
         user_metadata = getattr(plan.meta, str(location[1]))

@@ -39,11 +39,11 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
 
-def check_disruption_budgets(built: BuiltService) -> Iterator[Finding]:
+def check_disruption_budgets(service: BuiltService) -> Iterator[Finding]:
     """Warn about disruption budgets that allow no eviction; reject them for autoscaled roles."""
-    for budget in built.plan.operations.budgets:
+    for budget in service.plan.operations.budgets:
         role = budget.role
-        args = role.args.disruption_budget or built.args.disruption_budget
+        args = role.args.disruption_budget or service.args.disruption_budget
         if args is None or budget.max_unavailable:
             continue
         limit = "maxUnavailable" if args.min_available is None else "minAvailable"
@@ -65,9 +65,9 @@ def check_disruption_budgets(built: BuiltService) -> Iterator[Finding]:
 MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
 
 
-def check_monitoring(built: BuiltService) -> Iterator[Finding]:
+def check_monitoring(service: BuiltService) -> Iterator[Finding]:
     """Check `monitoring` and each of its monitors."""
-    monitoring = built.plan.operations.monitoring
+    monitoring = service.plan.operations.monitoring
     if monitoring is None:
         return
     args = monitoring.args
@@ -77,7 +77,7 @@ def check_monitoring(built: BuiltService) -> Iterator[Finding]:
         (("dashboards",), args.dashboards.labels if args.dashboards is not None else ()),
     ):
         yield from reserved_key_findings(("monitoring", *field, "labels"), keys, ())
-    picker = built.plan.picker
+    picker = service.plan.picker
     is_off = picker is not None and picker.epp.args.metrics is MetricsMode.OFF
     yield from check_fields(
         ("monitoring",),
@@ -122,29 +122,29 @@ AUTOSCALING_NEVER_WAKES = Rule("autoscaling-never-wakes")
 _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
 #: Label matchers in a PromQL query.
 _MATCHERS = re.compile(r"\{[^}]*\}")
-#: Names of metrics (not of functions) in a PromQL query without its matchers.
+#: Metric names, not function names, in a PromQL query whose label matchers have been removed.
 _METRIC = re.compile(r"\b\w+[_:][\w:]*(?![\w:]|\s*\()")
 
 _SHARED_BY_GROUPS = "is one number for all serving groups, but each group is scaled separately"
 
 
-def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
+def check_autoscaling(service: BuiltService) -> Iterator[Finding]:
     """Check the `autoscaling` of each role."""
-    for role in built.plan.roles:
+    for role in service.plan.roles:
         args = role.args.autoscaling
         if args is None:
             continue
         location = ("roles", role.position, "autoscaling")
-        yield from check_fields(location, args, *_list_conflicts(built, role, args))
+        yield from check_fields(location, args, *_list_conflicts(service, role, args))
         metrics = [
             ((*location, "metrics", index), metric) for index, metric in enumerate(args.metrics)
         ]
-        has_groups = (built.args.groups or 1) > 1
-        for place, metric in metrics:
+        has_groups = (service.args.groups or 1) > 1
+        for metric_location, metric in metrics:
             is_shared = metric.query is not None or metric.source is MetricSource.EXTERNAL
             if has_groups and is_shared:
                 message = f"{_SHARED_BY_GROUPS}: use engine HPA and a metric of source Pods"
-                yield error(FIELD_OUT_OF_PLACE, place, message)
+                yield error(FIELD_OUT_OF_PLACE, metric_location, message)
         is_hpa = args.engine is AutoscalingEngine.HPA
         only_keda = "belongs to engine KEDA; remove it"
         only_hpa = "belongs to engine HPA; remove it"
@@ -154,8 +154,8 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
             inapplicable_rule(("query", "unsafe_ssl"), only_keda, when=is_hpa),
             inapplicable_rule(("source", "selector"), only_hpa, when=not is_hpa),
         )
-        for place, metric in metrics:
-            yield from check_fields(place, metric, *metric_rows)
+        for metric_location, metric in metrics:
+            yield from check_fields(metric_location, metric, *metric_rows)
         count = role.args.replicas
         if count and not args.min_replicas <= count <= args.max_replicas:
             message = (
@@ -163,18 +163,18 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
                 f"({args.min_replicas} to {args.max_replicas}), got {count}"
             )
             yield error(OUT_OF_RANGE, ("roles", role.position, "replicas"), message)
-        if built.plan.gang is not None and not built.plan.gang.is_native:
-            yield from _check_gang_minimum(built, role, args, location)
+        if service.plan.gang is not None and not service.plan.gang.is_native:
+            yield from _check_gang_minimum(service, role, args, location)
         if args.target is not None:
-            yield from _check_target(built, role, args, (*location, "target"))
+            yield from _check_target(service, role, args, (*location, "target"))
         yield from _check_scaler_fields(args, location)
-        yield from _check_metric_sources(built, args, location)
+        yield from _check_metric_sources(service, args, location)
 
 
 def _list_conflicts(
-    built: BuiltService, role: RolePlan, args: AutoscalingArgs
+    service: BuiltService, role: RolePlan, args: AutoscalingArgs
 ) -> tuple[FieldRule, ...]:
-    is_hpa, plan = args.engine is AutoscalingEngine.HPA, built.plan
+    is_hpa, plan = args.engine is AutoscalingEngine.HPA, service.plan
     return (
         inapplicable_rule(
             "",
@@ -205,7 +205,7 @@ def _list_conflicts(
             when=find_load_metrics(plan.roles) is None,
         ),
         inapplicable_rule(
-            "target", f"{_SHARED_BY_GROUPS}; set metrics", when=(built.args.groups or 1) > 1
+            "target", f"{_SHARED_BY_GROUPS}; set metrics", when=(service.args.groups or 1) > 1
         ),
         inapplicable_rule(
             "target",
@@ -217,10 +217,10 @@ def _list_conflicts(
 
 
 def _check_target(
-    built: BuiltService, role: RolePlan, args: AutoscalingArgs, location: Location
+    service: BuiltService, role: RolePlan, args: AutoscalingArgs, location: Location
 ) -> Iterator[Finding]:
-    """Check that Prometheus reads the metrics that `target` needs of the engines and the picker."""
-    spec = built.args
+    """Check that Prometheus reads the metrics that `target` needs, from engines and picker."""
+    spec = service.args
     if spec.monitoring is None or not spec.monitoring.engines:
         message = (
             "is required with autoscaling.target, because the generated queries need labels that "
@@ -228,20 +228,20 @@ def _check_target(
         )
         yield error(FIELD_REQUIRED, ("monitoring",), message)
     if args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE:
-        return  # `_list_conflicts` reports it
-    routing = built.plan.routing
+        return  # `_list_conflicts` reports this combination
+    routing = service.plan.routing
     queues_in_picker = routing is not None and routing.epp_choice.flow_control
     ttft_includes_queue = args.time_to_first_token is not None and queues_in_picker
     if counts_queued_requests(args) or ttft_includes_queue:
-        yield from _check_picker_target(built, role, args, location)
+        yield from _check_picker_target(service, role, args, location)
 
 
 def _check_picker_target(
-    built: BuiltService, role: RolePlan, args: AutoscalingArgs, target: Location
+    service: BuiltService, role: RolePlan, args: AutoscalingArgs, target: Location
 ) -> Iterator[Finding]:
     """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
-    routing, picker = built.plan.routing, built.plan.picker
-    if not built.plan.shape.has_endpoint_picker:
+    routing, picker = service.plan.routing, service.plan.picker
+    if not service.plan.shape.has_endpoint_picker:
         missing = "a router role" if routing is None else "endpointPicker.enabled: true"
         message = (
             f"requires {missing}: the endpoint picker queues requests while no replica is ready; "
@@ -250,21 +250,24 @@ def _check_picker_target(
         yield error(FIELD_REQUIRED, target, message)
     if routing is None or picker is None:
         return
-    needs_queue = f"{role.name} is scaled by requests that the endpoint picker queues"
-    has_metrics, monitoring = picker.epp.args.metrics is not MetricsMode.OFF, built.args.monitoring
+    queue_reason = f"{role.name} is scaled by requests that the endpoint picker queues"
+    has_metrics, monitoring = (
+        picker.epp.args.metrics is not MetricsMode.OFF,
+        service.args.monitoring,
+    )
     is_unmonitored = monitoring is not None and monitoring.picker is False
     yield from check_fields(
         routing.location,
         routing.router,
         FieldRule(
             "endpoint_picker_config",
-            f"requires featureGates: [flowControl], because {needs_queue}",
+            f"requires featureGates: [flowControl], because {queue_reason}",
             when=not routing.epp_choice.flow_control,
             rule=FIELD_REQUIRED,
         ),
         inapplicable_rule(
             "endpoint_picker.flow_control",
-            f"cannot be false: {needs_queue}",
+            f"cannot be false: {queue_reason}",
             when=not routing.epp_choice.flow_control and picker.epp.settings is not None,
         ),
         required_rule(
@@ -278,7 +281,7 @@ def _check_picker_target(
         "cannot be false: autoscaling reads the endpoint picker's queue",
         when=has_metrics and is_unmonitored,
     )
-    yield from check_fields((), built.args, monitoring_row)
+    yield from check_fields((), service.args, monitoring_row)
     if routing.epp_choice.pairs_pods and counts_queued_requests(args):
         message = (
             "does not work with prefill and decode: the picker stops queueing when the first of "
@@ -289,7 +292,7 @@ def _check_picker_target(
 
 
 def _check_metric_sources(
-    built: BuiltService, args: AutoscalingArgs, location: Location
+    service: BuiltService, args: AutoscalingArgs, location: Location
 ) -> Iterator[Finding]:
     """Check that metrics exist at zero replicas, and that policies let Prometheus read them."""
     queries = [metric.query or metric.name or "" for metric in args.metrics]
@@ -304,10 +307,10 @@ def _check_metric_sources(
             "ever starts; use target, or a metric of the endpoint picker or gateway"
         )
         yield error(AUTOSCALING_NEVER_WAKES, (*location, "metrics"), message)
-    routing = built.plan.routing
+    routing = service.plan.routing
     policy = None if routing is None else routing.network_policy
     # If `monitoring` is set, `check_network_policies` reports the policy.
-    is_reported = built.args.monitoring is not None
+    is_reported = service.args.monitoring is not None
     blocks_prometheus = policy is not None and not policy.metrics and not is_reported
     if routing is not None and engine_metrics and blocks_prometheus:
         message = (
@@ -318,9 +321,9 @@ def _check_metric_sources(
 
 
 def _check_gang_minimum(
-    built: BuiltService, role: RolePlan, args: AutoscalingArgs, location: Location
+    service: BuiltService, role: RolePlan, args: AutoscalingArgs, location: Location
 ) -> Iterator[Finding]:
-    minima = built.args.scheduling_strategy.gang_policy.min_role_replicas or {}
+    minima = service.args.scheduling_strategy.gang_policy.min_role_replicas or {}
     field = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", role.name)
     if role.name not in minima:
         message = (
@@ -353,11 +356,11 @@ def _check_scaler_fields(args: AutoscalingArgs, location: Location) -> Iterator[
         yield from check_fields((*location, "metrics", index), metric, row)
 
 
-def check_prefill_decode_ratio(built: BuiltService) -> Iterator[Finding]:
+def check_prefill_decode_ratio(service: BuiltService) -> Iterator[Finding]:
     """Check the replicas against `prefillDecodeRatio`, unless a role is scaled to zero."""
-    args = built.args.prefill_decode_ratio
+    args = service.args.prefill_decode_ratio
     prefill, decode = (
-        sum(role.group_replicas for role in built.plan.roles if role.component_type is kind)
+        sum(role.group_replicas for role in service.plan.roles if role.component_type is kind)
         for kind in (ComponentType.PREFILLER, ComponentType.DECODER)
     )
     if args is None or prefill == 0 or decode == 0:

@@ -1,4 +1,4 @@
-"""Plans a service: applies presets, builds it, and runs the checks of each stage."""
+"""Plans a service: applies presets, builds pods and objects, and runs all checks."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
         name: Kubernetes name of the service, used if the spec has none.
     """
     expansion = expand(args)
-    built = build_service(expansion.args, expansion.provenance, name)
-    memory, memory_findings = _estimate_memory(built.plan, built.args)
+    service = build_service(expansion.args, expansion.provenance, name)
+    memory, memory_findings = _estimate_memory(service.plan, service.args)
     # If a field already has an error, a finding of `check_presets` there adds nothing.
     error_locations = {finding.location for finding in filter_errors(expansion.findings)}
     preset_findings = (
@@ -76,34 +76,33 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
         if finding.location not in error_locations
     )
     findings = [*expansion.findings, *preset_findings]
+    ignored_fields = check_ignored_fields(service.plan)
+    other_findings = (*service.findings, *ignored_fields, *_run_checks(service), *memory_findings)
     # If a role's container cannot be generated, other findings about the role are meaningless.
-    incomplete = expansion.incomplete
-    ignored_fields = check_ignored_fields(built.plan)
-    build_findings = (*built.findings, *ignored_fields, *_run_checks(built), *memory_findings)
-    findings += [finding for finding in build_findings if finding.location[:2] not in incomplete]
-    plan = replace(built.plan, memory=memory, engines=expansion.engines)
+    incomplete_roles = expansion.incomplete
+    findings += [item for item in other_findings if item.location[:2] not in incomplete_roles]
+    plan = replace(service.plan, memory=memory, engines=expansion.engines)
     if not filter_errors(findings):
         findings += check_objects(plan)
     ordered = sorted(findings, key=lambda finding: _SEVERITY_ORDER[finding.severity])
-    locate = plan.provenance.locate
-    # Two generated parts, such as leader and worker, may come from one field of the user.
-    located = []
+    user_findings = []
     for finding in ordered:
-        user_field, _ = locate(finding.location)
-        located.append(finding.with_location(*user_field))
-    return replace(plan, findings=tuple(dict.fromkeys(located)))
+        user_field, _ = plan.provenance.locate(finding.location)
+        user_findings.append(finding.with_location(*user_field))
+    # One user field may generate two parts, such as leader and worker, with the same finding.
+    return replace(plan, findings=tuple(dict.fromkeys(user_findings)))
 
 
-def _run_checks(built: BuiltService) -> Iterator[Finding]:
-    for ctx, pods in built.pods:
+def _run_checks(service: BuiltService) -> Iterator[Finding]:
+    for ctx, pods in service.role_pods:
         for check_role_pods in _POD_CHECKS:
             yield from check_role_pods(pods, ctx)
     for check_roles in _ROLE_CHECKS:
-        yield from check_roles(built.pods)
-    routing = built.plan.routing
-    yield from template_checks.check_fetcher_and_picker_credentials(built.args.model, routing)
+        yield from check_roles(service.role_pods)
+    routing = service.plan.routing
+    yield from template_checks.check_fetcher_and_picker_credentials(service.args.model, routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
-        yield from check(built)
+        yield from check(service)
     if routing is not None:
         for check_route in ROUTE_CHECKS:
             yield from check_route(routing)
@@ -111,7 +110,7 @@ def _run_checks(built: BuiltService) -> Iterator[Finding]:
             for check_picker in PICKER_CHECKS:
                 yield from check_picker(routing, routing.picker.epp)
     for check_rollout in ROLLOUT_CHECKS:
-        yield from check_rollout(built.plan)
+        yield from check_rollout(service.plan)
 
 
 def _estimate_memory(
@@ -133,7 +132,7 @@ def _estimate_memory(
 
 
 def _needs_memory_check(role: RolePlan) -> bool:
-    """Return whether a role may select devices or nodes, or sets parallel sizes or a length."""
+    """Return whether a role selects devices or nodes, or sets parallel sizes or a model length."""
     spec, command = role.pods.leader.template["spec"], role.pods.command
     if role.args.accelerator or role.args.resource_claims:
         return True
@@ -149,7 +148,7 @@ def _needs_memory_check(role: RolePlan) -> bool:
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:
     """Return the plans of all services of one program, in the same order.
 
-    Their findings include names that two services share, and services in `split` or `routedBy`
+    The findings also report names that two services share, and services in `split` or `routedBy`
     that do not exist.
     """
     plans = add_collision_findings([plan_service(args) for args in services])
@@ -160,6 +159,9 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def add_collision_findings(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Return the plans with findings about names and routes that another service has, too."""
+    """Return the plans with findings about names and routes that another service also has."""
     cluster = ClusterServices()
-    return [replace(plan, findings=(*cluster.compare_next(plan), *plan.findings)) for plan in plans]
+    return [
+        replace(plan, findings=(*cluster.add_and_find_collisions(plan), *plan.findings))
+        for plan in plans
+    ]

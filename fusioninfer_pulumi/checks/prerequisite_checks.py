@@ -42,19 +42,19 @@ _RELEASE_KEY = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.promet
 
 
 def find_product_needs(plan: ServicePlan) -> Mapping[Kind, tuple[Product, Location]]:
-    """Return the kinds that a service needs, each with its product and the user's field.
+    """Map each kind that a service needs to its product and to the user's field that needs it.
 
-    If several rows of `PRODUCTS` apply to a kind, the last row is its product.
+    If more than one row of `PRODUCTS` applies to a kind, its product is the last of them.
     """
     needs: dict[Kind, tuple[Product, Location]] = {}
     for dry_run in list_dry_run_objects(plan):
         location, _ = find_user_field((), dry_run.rendered, plan)
         for product, kind in find_products(dry_run.manifest):
-            known_product, first_location = needs.get(kind, (product, location))
-            if PRODUCTS.index(product) >= PRODUCTS.index(known_product):
+            first_product, first_location = needs.get(kind, (product, location))
+            if PRODUCTS.index(product) >= PRODUCTS.index(first_product):
                 needs[kind] = product, first_location
     if plan.picker is not None and plan.picker.epp.family.needs_inference_objective_crd:
-        # No object of this kind is rendered, but without the kind the picker exits.
+        # No object of this kind is rendered, but the picker exits if the kind is missing.
         objective = {
             "apiVersion": "inference.networking.x-k8s.io/v1alpha2",
             "kind": "InferenceObjective",
@@ -73,7 +73,7 @@ def check_apis(cluster: LiveCluster) -> ClusterFindings:
     for plan in cluster.plans if api.versions else ():
         for (api_name, kind_name), (product, location) in find_product_needs(plan).items():
             versions = api.versions.get(product.group, ())
-            # An empty name stands for the whole API.
+            # An empty kind name stands for the whole API.
             is_served = api.path(api_name, kind_name) is not None if kind_name else bool(versions)
             if not is_served:
                 missing = f"{kind_name} ({api_name})" if kind_name else api_name
@@ -86,7 +86,7 @@ def check_apis(cluster: LiveCluster) -> ClusterFindings:
 
 
 def check_releases(cluster: LiveCluster) -> ClusterFindings:
-    """Yield errors about releases that are not supported, and warnings about unknown ones.
+    """Yield errors about unsupported releases, and warnings about unknown releases.
 
     Sets `cluster.releases`.
     """
@@ -112,7 +112,7 @@ def _is_installed(cluster: LiveCluster, product: Product, kind: Kind) -> bool:
     api_name, kind_name = kind
     if product.group not in cluster.api.versions:
         return False
-    # An empty name stands for the whole API.
+    # An empty kind name stands for the whole API.
     return not kind_name or cluster.api.path(api_name, kind_name) is not None
 
 
@@ -147,21 +147,21 @@ def _get_backend(plan: ServicePlan) -> GangBackend | None:
 def check_gang_backends(cluster: LiveCluster) -> ClusterFindings:
     """Yield an error for each service whose gang backend is missing, if another one is installed.
 
-    A cluster without a backend is no error, because the same Pulumi program may install one. A
-    Kueue that does not manage LeaderWorkerSets is an error.
+    If no backend is installed, that is not an error, because the same Pulumi program may install
+    one. If Kueue is installed but does not manage LeaderWorkerSets, that is an error.
     """
     versions = cluster.api.versions
     if not any(map(_get_backend, cluster.plans)):
         return
-    usable = [GangBackend.VOLCANO] if VOLCANO.group in versions else []
+    usable_backends = [GangBackend.VOLCANO] if VOLCANO.group in versions else []
     has_kueue = KUEUE.group in versions
     if has_kueue and cluster.is_lws_managed_by_kueue is not False:
-        usable.append(GangBackend.KUEUE)
+        usable_backends.append(GangBackend.KUEUE)
     if _NATIVE_VERSION in versions.get(NATIVE_GANGS.group, ()):
-        usable.append(GangBackend.NATIVE)
+        usable_backends.append(GangBackend.NATIVE)
     for plan in cluster.plans:
         backend = _get_backend(plan)
-        if backend is None or backend in usable:
+        if backend is None or backend in usable_backends:
             continue
         if backend is GangBackend.KUEUE and has_kueue:
             message = (
@@ -170,10 +170,10 @@ def check_gang_backends(cluster: LiveCluster) -> ClusterFindings:
                 "restart its manager"
             )
             yield plan, error(GANG_BACKEND_MISSING, _BACKEND, message)
-        elif usable:
+        elif usable_backends:
             message = (
                 f"the cluster does not have {backend.value}; install it, or use backend "
-                f"{' or '.join(item.value for item in usable)}"
+                f"{' or '.join(item.value for item in usable_backends)}"
             )
             yield plan, error(GANG_BACKEND_MISSING, _BACKEND, message)
 
@@ -183,7 +183,7 @@ def check_gang_provider(cluster: LiveCluster) -> ClusterFindings:
     plans = [plan for plan in cluster.plans if plan.gang is not None and not plan.gang.is_native]
     if not plans:
         return
-    # One entry for each configuration, or empty if it has no gang provider.
+    # One entry for each configuration; empty if the configuration has no gang provider.
     providers: list[str] = []
     for configuration in cluster.find_configurations(LEADER_WORKER_SET, "config.lws.x-k8s.io/"):
         management = configuration.get("gangSchedulingManagement") or {}

@@ -2,7 +2,7 @@
 
 Without these checks an update registers its objects first, and then waits for pods that a
 ResourceQuota rejects or that Kueue does not admit. A small quota is a warning, because the same
-update may raise it. If several services exceed a quota together, the last one gets the warning.
+update may raise it. If services exceed a quota only together, the last service gets the warning.
 """
 
 from __future__ import annotations
@@ -28,92 +28,92 @@ _QUEUE_FIELD = ("schedulingStrategy", "queue")
 
 def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
     """Yield a warning for each ResourceQuota that is too small for its namespace's services."""
-    namespaces: dict[str, list[ServicePlan]] = {}
-    for plan in cluster.located_plans:
+    plans_by_namespace: dict[str, list[ServicePlan]] = {}
+    for plan in cluster.plans_with_namespace:
         if plan.total_accelerators and plan.namespace is not None:
-            namespaces.setdefault(plan.namespace, []).append(plan)
-    for namespace, services in namespaces.items():
+            plans_by_namespace.setdefault(plan.namespace, []).append(plan)
+    for namespace, plans in plans_by_namespace.items():
         quotas = cluster.api.list_objects("v1", "ResourceQuota", namespace) or ()
-        limits_by_quota = [(quota, _read_accelerator_limits(quota)) for quota in quotas]
+        limits_by_quota = [(quota, _get_accelerator_limits(quota)) for quota in quotas]
         if not any(limits for _, limits in limits_by_quota):
             continue
-        needed = _sum_accelerators(services)
-        used_by_services = _count_used_accelerators(cluster, namespace, services)
+        needed = _sum_accelerators(plans)
+        used_by_services = _count_used_accelerators(cluster, namespace, plans)
         for quota, limits in limits_by_quota:
             all_used = (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 used_by_others = Decimal(0)
-                # If pods cannot be read, the use by other pods is unknown and ignored.
+                # If pods cannot be read, what other pods use is unknown and ignored.
                 if used_by_services is not None:
                     used = quantity.parse(all_used.get(f"requests.{resource}", 0))
                     used_by_others = max(used - used_by_services[resource], Decimal(0))
                 amount = needed[resource]
                 if amount and allowed < amount + used_by_others:
-                    others = quantity.write(used_by_others)
-                    in_use = f" ({others} in use by others)" if used_by_others else ""
+                    used_text = quantity.write(used_by_others)
+                    in_use = f" ({used_text} in use by others)" if used_by_others else ""
                     message = (
                         f"ResourceQuota {quota['metadata']['name']} in {namespace} allows "
                         f"{quantity.write(allowed)} {resource}{in_use}, but "
-                        f"{_format_requesters(services)} {amount}: pods above the quota are not "
+                        f"{_format_requesters(plans)} {amount}: pods above the quota are not "
                         "created"
                     )
                     location = ("metadata", "namespace")
-                    yield services[-1], warning(QUOTA_TOO_SMALL, location, message)
+                    yield plans[-1], warning(QUOTA_TOO_SMALL, location, message)
 
 
 def _count_used_accelerators(
     cluster: LiveCluster, namespace: str, plans: Sequence[ServicePlan]
 ) -> Counter[str] | None:
-    """Count the accelerators of the services' existing pods; None if pods cannot be read."""
+    """Count the accelerators of the services' existing pods, or return None if unreadable."""
     pods = cluster.api.list_objects("v1", "Pod", namespace, labelSelector=labels.SERVICE)
     if pods is None:
         return None
-    services = {plan.service for plan in plans}
+    service_names = {plan.service for plan in plans}
     counts = Counter[str]()
     for pod in pods:
         # Quotas do not count pods that have ended.
-        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if pod["metadata"]["labels"][labels.SERVICE] in services and not ended:
+        has_ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if pod["metadata"]["labels"][labels.SERVICE] in service_names and not has_ended:
             counts += _count_accelerators(pod)
     return counts
 
 
 def check_kueue_quotas(cluster: LiveCluster) -> ClusterFindings:
     """Yield warnings about inactive LocalQueues and about ClusterQueues that are too small."""
-    queues: dict[tuple[str, str], list[ServicePlan]] = {}
-    for plan in cluster.located_plans:
+    plans_by_queue: dict[tuple[str, str], list[ServicePlan]] = {}
+    for plan in cluster.plans_with_namespace:
         name = plan.shape.local_queue
         if name is not None and not is_output(name):
-            queues.setdefault((plan.namespace, str(name)), []).append(plan)
-    by_cluster_queue: dict[str, list[ServicePlan]] = {}
-    for (namespace, name), services in queues.items():
+            plans_by_queue.setdefault((plan.namespace, str(name)), []).append(plan)
+    plans_by_cluster_queue: dict[str, list[ServicePlan]] = {}
+    for (namespace, name), plans in plans_by_queue.items():
         queue = cluster.api.get(KUEUE.group, "LocalQueue", namespace, name)
         if queue is None:
             continue
         if cluster_queue_name := queue["spec"].get("clusterQueue"):
-            by_cluster_queue.setdefault(cluster_queue_name, []).extend(services)
+            plans_by_cluster_queue.setdefault(cluster_queue_name, []).extend(plans)
         for condition in (queue.get("status") or {}).get("conditions") or ():
             if condition["type"] == "Active" and condition["status"] == "False":
                 message = (
                     f"LocalQueue {name} in {namespace} is not active: {condition['message']}; "
                     "Kueue admits no replica that waits in it"
                 )
-                # The rule includes inactive queues, which admit nothing.
-                yield services[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
-    for name, services in by_cluster_queue.items():
+                # QUOTA_TOO_SMALL includes inactive queues, which admit nothing.
+                yield plans[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
+    for name, plans in plans_by_cluster_queue.items():
         cluster_queue = cluster.api.get(KUEUE.group, "ClusterQueue", None, name)
         if cluster_queue is not None:
-            yield from _check_cluster_queue(cluster_queue, services)
+            yield from _check_cluster_queue(cluster_queue, plans)
 
 
-def _check_cluster_queue(cluster_queue: Object, services: list[ServicePlan]) -> ClusterFindings:
+def _check_cluster_queue(cluster_queue: Object, plans: list[ServicePlan]) -> ClusterFindings:
     """Check that a ClusterQueue covers the requested resources and has enough accelerators."""
     name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
     groups = spec.get("resourceGroups") or ()
     nominal = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
-    requested = {resource for plan in services for resource in _list_requested_resources(plan)}
+    requested = {resource for plan in plans for resource in _list_requested_resources(plan)}
     for resource in sorted(requested - set(nominal)):
-        requesters = [plan for plan in services if resource in _list_requested_resources(plan)]
+        requesters = [plan for plan in plans if resource in _list_requested_resources(plan)]
         message = (
             f"ClusterQueue {name} has no quota for {resource}, which "
             f"{_format_requesters(requesters)}: Kueue admits none of these replicas"
@@ -122,22 +122,22 @@ def _check_cluster_queue(cluster_queue: Object, services: list[ServicePlan]) -> 
     # In a cohort, which v1beta1 calls `cohort`, the queue may borrow from other queues.
     if spec.get("cohortName") or spec.get("cohort"):
         return
-    quotas = [
+    flavor_quotas = [
         quota for group in groups for flavor in group["flavors"] for quota in flavor["resources"]
     ]
-    for quota in quotas:
+    for quota in flavor_quotas:
         nominal[quota["name"]] += quantity.parse(quota["nominalQuota"])
-    for resource, amount in _sum_accelerators(services).items():
+    for resource, amount in _sum_accelerators(plans).items():
         if resource in nominal and nominal[resource] < amount:
             message = (
                 f"ClusterQueue {name} allows {quantity.write(nominal[resource])} {resource}, but "
-                f"{_format_requesters(services)} {amount}: replicas above the quota wait"
+                f"{_format_requesters(plans)} {amount}: replicas above the quota wait"
             )
-            yield services[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
+            yield plans[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
 
 
-def _read_accelerator_limits(quota: Object) -> dict[str, Decimal]:
-    """Return the limit of each accelerator in a ResourceQuota; none if the quota has a scope."""
+def _get_accelerator_limits(quota: Object) -> dict[str, Decimal]:
+    """Return a ResourceQuota's limits of accelerators; empty if the quota has a scope."""
     spec = quota.get("spec") or {}
     if spec.get("scopes") or spec.get("scopeSelector"):
         return {}
@@ -178,9 +178,9 @@ def _list_requested_resources(plan: ServicePlan) -> set[str]:
     }
 
 
-def _format_requesters(services: Sequence[ServicePlan]) -> str:
+def _format_requesters(plans: Sequence[ServicePlan]) -> str:
     """Return subject and verb of a sentence: `a requests`, `a, b request`."""
-    # Services in different namespaces may have one name.
-    names = list(dict.fromkeys(plan.service for plan in services))
+    # Services in different namespaces may have the same name.
+    names = list(dict.fromkeys(plan.service for plan in plans))
     verb = "requests" if len(names) == 1 else "request"
     return f"{', '.join(names)} {verb}"

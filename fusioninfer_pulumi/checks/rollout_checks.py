@@ -20,7 +20,7 @@ MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
 
 
 def check_rollout_settings(plan: ServicePlan) -> Iterator[Finding]:
-    """Check `rollout` of a service and its roles."""
+    """Check the `rollout` settings of a service and its roles."""
     if plan.rollout.level is RolloutLevel.GROUP and plan.shape.groups is not None:
         yield from _check_group_rollout(plan, plan.shape.groups)
         return
@@ -75,7 +75,7 @@ def _check_group_rollout(plan: ServicePlan, groups: int) -> Iterator[Finding]:
 
 
 def check_rollout_layout(plan: ServicePlan) -> Iterator[Finding]:
-    """Check `rollout` against the layout; a field of the service is reported once for all roles."""
+    """Check `rollout` against the layout; report a field of the service once, not for each role."""
     sub_groups = plan.gang.sub_groups if plan.gang is not None else None
     needs_lowest = any(sub_group.needs_lowest for sub_group in sub_groups or ())
     if plan.shape.layout is Layout.PER_ROLE and needs_lowest:

@@ -31,16 +31,16 @@ _POLICY: Location = (*_STRATEGY, "gangPolicy")
 _MINIMUM: Location = (*_POLICY, "minRoleReplicas")
 
 
-def check_scheduling(built: BuiltService) -> Iterator[Finding]:
+def check_scheduling(service: BuiltService) -> Iterator[Finding]:
     """Check a service's scheduling strategy and its pods' scheduler fields."""
-    scheduling, shape = built.args.scheduling_strategy, built.plan.shape
+    scheduling, shape = service.args.scheduling_strategy, service.plan.shape
     policy = scheduling.gang_policy
-    for role in built.plan.roles:
+    for role in service.plan.roles:
         for pod in role.pods.user_pods:
             yield from _check_pod_scheduler(pod, scheduling, shape.scheduler)
             if shape.needs_gang:
                 yield from _check_gang_pod(pod, scheduling)
-    yield from check_fields(_POLICY, policy, *_list_policy_rules(built))
+    yield from check_fields(_POLICY, policy, *_list_policy_rules(service))
     if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
         queue_rule = required_rule(
             "queue",
@@ -48,23 +48,23 @@ def check_scheduling(built: BuiltService) -> Iterator[Finding]:
             "admits nothing without one",
         )
         yield from check_fields(_STRATEGY, scheduling, queue_rule)
-        if is_disaggregated([role.args for role in built.plan.roles if role.replicas]):
+        if is_disaggregated([role.args for role in service.plan.roles if role.replicas]):
             message = (
                 "Kueue admits each replica on its own: if quota is short, prefill may hold "
                 "accelerators while decode waits, or vice versa; Volcano gang-schedules both"
             )
             yield warning(ROLES_START_APART, (*_POLICY, "backend"), message)
     elif shape.needs_gang:
-        yield from _check_late_pods(built)
-        yield from _check_gang(built, scheduling)
+        yield from _check_late_workers(service)
+        yield from _check_gang(service, scheduling)
 
 
-def _list_policy_rules(built: BuiltService) -> tuple[FieldRule, ...]:
-    policy = built.args.scheduling_strategy.gang_policy
+def _list_policy_rules(service: BuiltService) -> tuple[FieldRule, ...]:
+    policy = service.args.scheduling_strategy.gang_policy
     topology = policy.network_topology
     is_kueue = policy.backend is GangBackend.KUEUE
     is_native = policy.backend is GangBackend.NATIVE
-    lacks_volcano_gang = policy.backend is GangBackend.VOLCANO and not built.plan.shape.needs_gang
+    lacks_volcano_gang = policy.backend is GangBackend.VOLCANO and not service.plan.shape.needs_gang
     has_topology = topology is not None and bool(topology.group_policy or topology.role_policy)
     remedy = "remove it, or use backend Volcano"
     return (
@@ -139,9 +139,9 @@ def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Fi
         yield error(SET_BY_LIBRARY, _locate_annotation(pod, key), message)
 
 
-def _check_gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check that the scheduler supports the gang, and that some replica is required."""
-    plan, is_native = built.plan, scheduling.gang_policy.backend is GangBackend.NATIVE
+def _check_gang(service: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
+    """Check that the scheduler supports the gang, and that at least one replica is required."""
+    plan, is_native = service.plan, scheduling.gang_policy.backend is GangBackend.NATIVE
     yield from check_fields(
         _STRATEGY,
         scheduling,
@@ -166,17 +166,17 @@ def _check_gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iter
         yield error(OUT_OF_RANGE, _MINIMUM, message)
 
 
-def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
+def _check_late_workers(service: BuiltService) -> Iterator[Finding]:
     """Reject settings that create workers only after their leader is scheduled or ready."""
     key = labels.LWS_EXCLUSIVE_TOPOLOGY
-    if key in built.args.annotations:
+    if key in service.args.annotations:
         message = (
             "deadlocks with gang scheduling: the workers are created after the leader is "
             "scheduled, and the leader is scheduled only with its workers; remove it, or set "
             "schedulingStrategy.gangPolicy.mode to Off"
         )
         yield error(GANG_DEADLOCK, ("metadata", "annotations", key), message)
-    for role in built.plan.roles:
+    for role in service.plan.roles:
         if role.args.startup_policy is StartupPolicy.LEADER_READY:
             message = (
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
@@ -194,13 +194,13 @@ def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
                 yield error(GANG_DEADLOCK, _locate_annotation(pod, key), message)
 
 
-def check_kueue_labels(built: BuiltService) -> Iterator[Finding]:
+def check_kueue_labels(service: BuiltService) -> Iterator[Finding]:
     """Report Kueue's queue label in the service's labels or pod templates.
 
     Only the library may set the label on LeaderWorkerSets, and only Kueue on their pods.
     """
     key = labels.KUEUE_QUEUE
-    if key in built.args.labels:
+    if key in service.args.labels:
         yield warning(
             KUEUE_LABEL,
             ("metadata", "labels", key),
@@ -211,7 +211,7 @@ def check_kueue_labels(built: BuiltService) -> Iterator[Finding]:
         "keeps the pods from starting, because Kueue sets it on pods of LeaderWorkerSets; remove "
         "it, and set schedulingStrategy.queue and gangPolicy.backend: Kueue to queue the service"
     )
-    for role in built.plan.roles:
+    for role in service.plan.roles:
         for pod in role.pods.user_pods:
             pod_metadata = pod.initial_template.get("metadata") or {}
             if key in (pod_metadata.get("labels") or {}):

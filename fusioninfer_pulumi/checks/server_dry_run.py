@@ -1,7 +1,7 @@
 """Server-side dry runs of a service's objects, and of the pods that controllers create from them.
 
-The API server accepts a LeaderWorkerSet with invalid pod templates, whose pods are then never
-created. So the pods are sent as well.
+The API server accepts a LeaderWorkerSet with invalid pod templates, although its pods can never be
+created. Therefore the pods are also sent.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ API_SERVER_CHECK_INCOMPLETE = Rule("api-server-check-incomplete")
 
 #: Sent instead of an unknown value. It is a valid name, label value, image and host name.
 STAND_IN = "unknown"
-#: Fields of a pod that name objects which the same program may create. For each: the API server's
-#: message if the object is missing, and the pod's fields that the API server sets from the object.
+#: Fields of a pod that name objects which the same program may create. Each is mapped to the API
+#: server's message about a missing object, and to the fields that the API server copies from the
+#: object to the pod.
 POD_REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "serviceAccountName": (re.compile("error looking up service account"), ("serviceAccount",)),
     "priorityClassName": (
@@ -45,11 +46,11 @@ _HASH, _GROUP_KEY, _UID = "5d9f7c8b6", "0" * 40, "00000000-0000-0000-0000-000000
 
 @dataclass(frozen=True)
 class DryRunObject:
-    """An object to send in a dry run, and its origin.
+    """An object to send in a dry run, and the rendered object that it is derived from.
 
     Attributes:
         manifest: The object.
-        rendered: Object of the plan: the manifest itself, or the owner of a derived pod.
+        rendered: The plan's object: the manifest itself, or the owner of a derived pod.
         template: Location of a derived pod's template in `rendered`; empty for `rendered` itself.
     """
 
@@ -88,9 +89,9 @@ def check_dry_runs(cluster: LiveCluster) -> ClusterFindings:
     seconds = cluster.remaining_seconds
     results = send_dry_runs(cluster.api, manifests, build_next_request, seconds)
     reported: set[tuple[Any, ...]] = set()
-    for (plan, dry_run), answers in zip(dry_runs, results, strict=True):
-        for answer in answers or ():
-            for cause, service, finding in _convert_answer(plan, dry_run, answer):
+    for (plan, dry_run), responses in zip(dry_runs, results, strict=True):
+        for response in responses or ():
+            for cause, service, finding in _convert_response(plan, dry_run, response):
                 # The API server rejects an invalid template twice: in its object and as a pod.
                 key = (id(service), finding.location, cause)
                 if key not in reported:
@@ -101,47 +102,53 @@ def check_dry_runs(cluster: LiveCluster) -> ClusterFindings:
         yield None, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
 
 
-def build_next_request(manifest: Mapping[str, Any], answer: Response) -> Mapping[str, Any] | None:
-    """Return the object to retry: in `default`, or without a missing reference; None to stop."""
+def build_next_request(manifest: Mapping[str, Any], response: Response) -> Mapping[str, Any] | None:
+    """Return the object to send next, or None if no other request is needed.
+
+    If the object's namespace is missing, the next request is in `default`. If the object refers to
+    a missing object, the next request omits the reference.
+    """
     metadata = manifest["metadata"]
-    if _is_namespace_missing(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
+    if _is_namespace_missing(response) and metadata.get("namespace") != FALLBACK_NAMESPACE:
         return {**manifest, "metadata": {**metadata, "namespace": FALLBACK_NAMESPACE}}
-    reference = _find_reference(answer)
+    reference = _find_missing_reference(response)
     if manifest["kind"] == "Pod" and reference in manifest["spec"]:
         return {**manifest, "spec": _drop_reference(manifest["spec"], reference)}
     return None
 
 
-def _convert_answer(
-    plan: ServicePlan, dry_run: DryRunObject, answer: Response
+def _convert_response(
+    plan: ServicePlan, dry_run: DryRunObject, response: Response
 ) -> Iterator[tuple[str, ServicePlan | None, Finding]]:
-    """Yield the findings of one answer, each with its cause and its service."""
-    if answer.is_accepted or answer.code == 0:
+    """Yield the findings about a response, each after its cause and its service."""
+    if response.is_accepted or response.code == 0:
         return  # code 0: the cluster does not serve the kind, which `check_apis` reports
     kind = dry_run.manifest["kind"]
-    if _is_namespace_missing(answer):
+    if _is_namespace_missing(response):
         message = (
             f"the namespace does not exist yet: checked in {FALLBACK_NAMESPACE} instead, without "
             "its policies and quotas"
         )
         yield "", plan, info(API_SERVER_CHECK_INCOMPLETE, ("metadata", "namespace"), message)
-    elif _is_unrelated_failure(answer):
-        message = f"{kind} not checked: {answer.reply}"
+    elif _is_unrelated_failure(response):
+        message = f"{kind} not checked: {response.reply}"
         yield kind, None, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
     else:
-        for reason, finding in _convert_rejection(plan, dry_run, answer):
+        for reason, finding in _convert_rejection(plan, dry_run, response):
             yield reason, plan, finding
 
 
 def _convert_rejection(
-    plan: ServicePlan, dry_run: DryRunObject, answer: Response
+    plan: ServicePlan, dry_run: DryRunObject, response: Response
 ) -> Iterator[tuple[str, Finding]]:
     stand_ins = list(pulumi_outputs.output_paths(dry_run.manifest))
     api = dry_run.manifest["apiVersion"]
     products = [
-        product for product, (served, _) in find_products(dry_run.manifest) if served == api
+        product
+        for product, (product_api, _) in find_products(dry_run.manifest)
+        if product_api == api
     ]
-    for field, reason in _list_causes(answer):
+    for field, reason in _list_causes(response):
         location = parse_field(field)
         if any(location[: len(path)] == path for path in stand_ins):
             continue  # about `STAND_IN`, not the real value
@@ -157,12 +164,12 @@ def _convert_rejection(
             continue
         prefix = "" if is_exact or not location else f"{format_path(location)}: "
         is_uncertain = (
-            _find_reference(answer)
+            _find_missing_reference(response)
             # The service's running pods count against the quota, but may be replaced.
             or "exceeded quota" in reason
             or _IMMUTABLE.search(reason)
             # A webhook may accept the pod only from the user of its controller.
-            or (dry_run.template and _WEBHOOK in answer.reply)
+            or (dry_run.template and _WEBHOOK in response.reply)
         )
         make_finding = warning if is_uncertain else error
         message = f"the API server rejects {dry_run.name}: {prefix}{reason}"
@@ -183,39 +190,39 @@ _UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
 _FIELD = re.compile(r'(?<![\w/"])"?\.?((?:spec|metadata)[.\[][^\s:,]*)')
 
 
-def _is_namespace_missing(answer: Response) -> bool:
-    return answer.code == 404 and answer.resource == "namespaces"
+def _is_namespace_missing(response: Response) -> bool:
+    return response.code == 404 and response.resource == "namespaces"
 
 
-def _find_reference(answer: Response) -> str:
-    """Return the field of a pod that names a missing object, or empty for any other answer."""
-    if answer.code == 403:
+def _find_missing_reference(response: Response) -> str:
+    """Return the field of a pod that names a missing object, or empty for other responses."""
+    if response.code == 403:
         for field, (pattern, _) in POD_REFERENCES.items():
-            if pattern.search(answer.reply):
+            if pattern.search(response.reply):
                 return field
     return ""
 
 
-def _is_unrelated_failure(answer: Response) -> bool:
+def _is_unrelated_failure(response: Response) -> bool:
     """Return whether the request failed for a reason other than the object's content."""
-    if _APPLY_ERROR in answer.reply:
+    if _APPLY_ERROR in response.reply:
         return False  # about the object, although the status is 500
-    failed = answer.code in (404, 409, 429) or answer.code >= 500
-    return failed or _NOT_CHECKED.search(answer.reply) is not None
+    failed = response.code in (404, 409, 429) or response.code >= 500
+    return failed or _NOT_CHECKED.search(response.reply) is not None
 
 
-def _list_causes(answer: Response) -> Sequence[tuple[str, str]]:
-    """Return field and reason of each cause; an answer without causes is parsed into one."""
-    if answer.causes:
-        return answer.causes
-    reason = _OBJECT_PREFIX.sub("", answer.reply)
-    if reference := _find_reference(answer):
+def _list_causes(response: Response) -> Sequence[tuple[str, str]]:
+    """Return field and reason of each cause; a response without causes is parsed into one."""
+    if response.causes:
+        return response.causes
+    reason = _OBJECT_PREFIX.sub("", response.reply)
+    if reference := _find_missing_reference(response):
         return [(f"spec.{reference}", reason)]
     field = _FIELD.search(reason)
     return [(field[1].strip('"') if field else "", reason)]
 
 
-# Prefixes of messages that name the object; they are removed, because the finding names it, too.
+# Prefixes that name the object. They are removed from messages, because findings name the object.
 _OBJECT_PREFIX = re.compile(
     r"""^([\w.]+ "[^"]*" is forbidden|failed to create typed patch object \([^)]*\)): (errors: )?"""
 )
@@ -230,7 +237,7 @@ def parse_field(field: str) -> Location:
 
 
 def _replace_unknown(value: Any) -> Any:
-    """Return a copy with `STAND_IN` for unknown values."""
+    """Return a copy in which `STAND_IN` replaces unknown values."""
     if isinstance(value, Mapping):
         return {key: _replace_unknown(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -300,17 +307,17 @@ def _derive_pod(
     annotations: Mapping[str, str] | None = None,
     subdomain: str = "",
 ) -> DryRunObject:
-    """Return a pod of the template at `path` in `rendered`.
+    """Return a pod that is created from the template at `path` in `rendered`.
 
     `owner` is the apiVersion, kind and name of the pod's controller. `subdomain` is set for pods of
-    StatefulSets, which have their name as host name.
+    StatefulSets, whose host name is the pod's name.
     """
     template: Any = rendered
     for key in path:
         template = template[key]
     metadata = template.get("metadata") or {}
-    version, kind, owner_name = owner
-    reference = {"apiVersion": version, "kind": kind, "name": owner_name, "uid": _UID}
+    api_version, kind, owner_name = owner
+    reference = {"apiVersion": api_version, "kind": kind, "name": owner_name, "uid": _UID}
     pod: Object = {
         "apiVersion": "v1",
         "kind": "Pod",

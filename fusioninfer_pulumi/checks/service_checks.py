@@ -48,9 +48,9 @@ ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
 
 
-def check_model_cache(built: BuiltService) -> Iterator[Finding]:
+def check_model_cache(service: BuiltService) -> Iterator[Finding]:
     """Check the access modes and the size of the claim that `model.cache.storage` creates."""
-    args, model = built.args, built.args.model
+    args, model = service.args, service.args.model
     if model is None or model.cache is None:
         return
     roles, storage = list_serving_roles(args.roles), model.cache.storage
@@ -58,8 +58,8 @@ def check_model_cache(built: BuiltService) -> Iterator[Finding]:
         return
     groups = 1 if args.groups is None else args.groups
     pod_count = groups * sum(role.replicas * role.nodes for role in roles)
-    shared = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
-    if pod_count > 1 and shared.isdisjoint(storage.access_modes):
+    shared_modes = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
+    if pod_count > 1 and shared_modes.isdisjoint(storage.access_modes):
         unit = "pod" if AccessMode.READ_WRITE_ONCE_POD in storage.access_modes else "node"
         # Single-pod replicas may all run on one node.
         is_certain = unit == "pod" or any(role.nodes > 1 for role in roles)
@@ -93,8 +93,8 @@ def check_presets(provenance: Provenance) -> Iterator[Finding]:
 def _check_release(
     location: Location, role: RoleArgs, args: InferenceServiceArgs
 ) -> Iterator[Finding]:
-    """Report an `engine.version` next to an image in the template, or an unknown version."""
-    place = (*location, "engine") if role.engine is not None else ("engine",)
+    """Report an unknown `engine.version`, or one that conflicts with the template's image."""
+    engine_location = (*location, "engine") if role.engine is not None else ("engine",)
     engine = role.engine or args.engine
     if engine is None or engine.version is None:
         return
@@ -103,7 +103,7 @@ def _check_release(
         image = find_serving_container(template, role.container).get("image")
         if image is not None:
             message = f"conflicts with the template's image {image}; remove one of them"
-            yield error(SET_TWICE, (*place, "version"), message)
+            yield error(SET_TWICE, (*engine_location, "version"), message)
             return
     releases = load_argument_table(engine.name.value).releases
     if engine.version not in releases:
@@ -113,7 +113,7 @@ def _check_release(
             f"unknown {ENGINES[engine.name.value].title} release {engine.version}; {hint} "
             "The engine's arguments are not checked"
         )
-        yield warning(UNKNOWN_VALUE, (*place, "version"), message)
+        yield warning(UNKNOWN_VALUE, (*engine_location, "version"), message)
 
 
 def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
@@ -127,8 +127,8 @@ def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
 
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 
-#: Role names with which a role's objects would have the same names as the router's objects.
-RESERVED_ROLES = frozenset(
+#: Role names that would give a role's objects the same names as the router's objects.
+RESERVED_ROLE_NAMES = frozenset(
     format_name("").removeprefix("-")
     for format_name in (
         object_names.endpoint_picker,
@@ -140,25 +140,25 @@ RESERVED_ROLES = frozenset(
 )
 
 
-def _check_name(built: BuiltService) -> Iterator[Finding]:
-    service = built.plan.service
-    if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
+def _check_name(service: BuiltService) -> Iterator[Finding]:
+    name = service.plan.service
+    if DNS_1035_LABEL.fullmatch(name) is None or len(name) > DNS_LABEL_LIMIT:
         message = (
             "must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
-            f"{DNS_LABEL_LIMIT} characters), got {quote_value(service)}"
+            f"{DNS_LABEL_LIMIT} characters), got {quote_value(name)}"
         )
         yield error(INVALID_FORMAT, ("metadata", "name"), message)
 
 
-def _check_namespace(built: BuiltService) -> Iterator[Finding]:
-    """Reject an Output as namespace if generated names or queries contain it."""
-    plan, monitoring = built.plan, built.args.monitoring
+def _check_namespace(service: BuiltService) -> Iterator[Finding]:
+    """Reject an Output as namespace if generated names or queries contain the namespace."""
+    plan, monitoring = service.plan, service.args.monitoring
     if not is_output(plan.namespace):
         return
     features = {
         "autoscaling.target": any(
             role.autoscaling is not None and role.autoscaling.target is not None
-            for role in built.args.roles
+            for role in service.args.roles
         ),
         "monitoring.alerts": monitoring is not None and monitoring.alerts is not None,
         "monitoring.dashboards": monitoring is not None and monitoring.dashboards is not None,
@@ -168,48 +168,48 @@ def _check_namespace(built: BuiltService) -> Iterator[Finding]:
         and bool(plan.routing.router.reference_grants)
         and any(grant.from_namespace is plan.namespace for grant in plan.routing.grants),
     }
-    used = [name for name, is_used in features.items() if is_used]
-    if used:
+    features_in_use = [name for name, is_used in features.items() if is_used]
+    if features_in_use:
         message = (
-            f"must be a string, got a pulumi Output, because names or queries of {', '.join(used)} "
-            "contain it: pass the name, and depend on the Namespace with "
-            "ResourceOptions(depends_on=[...])"
+            "must be a string, got a pulumi Output, because names or queries of "
+            f"{', '.join(features_in_use)} contain it: pass the name, and depend on the Namespace "
+            "with ResourceOptions(depends_on=[...])"
         )
         yield error(OUTPUT_NOT_ALLOWED, ("metadata", "namespace"), message)
 
 
-def _check_role_names(built: BuiltService) -> Iterator[Finding]:
-    reserved = ", ".join(sorted(RESERVED_ROLES))
-    for role in built.plan.roles:
-        if role.name in RESERVED_ROLES:
+def _check_role_names(service: BuiltService) -> Iterator[Finding]:
+    reserved = ", ".join(sorted(RESERVED_ROLE_NAMES))
+    for role in service.plan.roles:
+        if role.name in RESERVED_ROLE_NAMES:
             message = f'"{role.name}" is reserved for the router\'s objects'
             location = ("roles", role.position, "name")
             yield error(SET_BY_LIBRARY, location, f"{message}; reserved names: {reserved}")
 
 
-def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
+def _check_name_lengths(service: BuiltService) -> Iterator[Finding]:
     """Check the lengths of object names, and of names and labels that controllers derive."""
-    plan, model = built.plan, built.args.model
-    service, routing = plan.service, plan.routing
-    # Field, kind, name and maximum length of the name of each object. Names with the limit of a DNS
-    # label are also values of labels.
+    plan, model = service.plan, service.args.model
+    service_name, routing = plan.service, plan.routing
+    # Field, kind, name and maximum name length of each object. Names that are limited to the length
+    # of a DNS label are also label values.
     names: list[tuple[Location, str, str, int]] = []
     for role in plan.roles:
         if role.lws:
             longest = role.lws[-1]
             replicas = count_max_replicas(role, longest)
             limit = object_names.leader_worker_set_limit(role.nodes, replicas)
-            place = ("roles", role.position, "name")
-            names.append((place, "LeaderWorkerSet", longest.name, limit))
+            name_field = ("roles", role.position, "name")
+            names.append((name_field, "LeaderWorkerSet", longest.name, limit))
         if plan.rollout.pull_images:
-            pull = object_names.image_pull(service, role.name, 0)
-            names.append((("rollout", "pullImages"), "DaemonSet", pull, DNS_LABEL_LIMIT))
+            pull_name = object_names.image_pull(service_name, role.name, 0)
+            names.append((("rollout", "pullImages"), "DaemonSet", pull_name, DNS_LABEL_LIMIT))
     if model is not None and model.cache is not None and model.cache.warm_up:
-        job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)
-        names.append((("model", "cache", "warmUp"), "Job", job, DNS_LABEL_LIMIT))
+        job_name = object_names.model_warm_up(service_name, "0" * DIGEST_LENGTH)
+        names.append((("model", "cache", "warmUp"), "Job", job_name, DNS_LABEL_LIMIT))
     if routing is not None and routing.router.has_endpoint_picker:
-        picker = object_names.endpoint_picker(service)
-        names.append((("metadata", "name"), "endpoint picker", picker, DNS_LABEL_LIMIT))
+        picker_name = object_names.endpoint_picker(service_name)
+        names.append((("metadata", "name"), "endpoint picker", picker_name, DNS_LABEL_LIMIT))
     if routing is not None and routing.gateway is not None:
         names.append((("metadata", "name"), "Gateway", routing.gateway.name, DNS_LABEL_LIMIT))
     for location, kind, name, limit in names:
@@ -221,9 +221,9 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
             yield error(NAME_TOO_LONG, location, message)
 
 
-def _check_reachability(built: BuiltService) -> Iterator[Finding]:
+def _check_reachability(service: BuiltService) -> Iterator[Finding]:
     """Report roles and ports that the Service does not reach if there is no endpoint picker."""
-    plan = built.plan
+    plan = service.plan
     if plan.shape.has_endpoint_picker:
         return
     missing, remedy = "router", "add a role of componentType router"

@@ -1,8 +1,8 @@
 """Checks of updates: changes that running LeaderWorkerSets do not allow, and gangs that deadlock.
 
 A gang is scheduled only when all pods that its PodGroup requires exist. A running replica is in the
-gang if its pods name the PodGroup and are at least as many as planned; others join when they are
-updated. So an update deadlocks if its first replicas wait for others that join the gang later.
+gang if its pods name the PodGroup and it has at least as many pods as planned; other replicas join
+when they are updated. An update deadlocks if its first replicas wait for replicas that join later.
 """
 
 from __future__ import annotations
@@ -47,103 +47,114 @@ _KUEUE_POD_FIELDS = (
 def check_update(
     plan: ServicePlan,
     manifests: Iterable[Mapping[str, Any]],
-    existing: Mapping[str, StackLws] | None,
+    existing_lws: Mapping[str, StackLws] | None,
 ) -> list[Finding]:
     """Return findings about changes that existing LeaderWorkerSets or their gangs do not allow.
 
     Args:
         plan: The service.
-        manifests: Its objects.
-        existing: The LeaderWorkerSets before the update, by the plan's names; None if unknown.
+        manifests: The service's objects.
+        existing_lws: The LeaderWorkerSets before the update, keyed by their names in the plan;
+            None if unknown.
     """
-    if not existing:
+    if not existing_lws:
         return []
     lws_manifests = {
         manifest["metadata"]["name"]: manifest
         for manifest in manifests
         if manifest["kind"] == "LeaderWorkerSet"
     }
-    changed_policies = {
+    lws_with_changed_policy = {
         name
-        for name, lws in existing.items()
+        for name, lws in existing_lws.items()
         if lws.spec is not None
-        # With another name or namespace, a new LeaderWorkerSet is created next to the old one.
+        # If its name or namespace changes, Pulumi creates a new one next to the old one.
         and lws.has_name(name, plan.namespace)
         and not is_same_policy(
             lws_manifests[name]["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY),
             lws.spec.sub_group_policy,
         )
     }
-    running = {
-        name: None if name in changed_policies else _read_running(plan, lws_manifests[name], lws)
-        for name, lws in existing.items()
+    running_lws = {
+        name: None
+        if name in lws_with_changed_policy
+        else _get_running_lws(plan, lws_manifests[name], lws)
+        for name, lws in existing_lws.items()
     }
-    return [*check_subgroup_policies(plan, changed_policies), *check_gang_joins(plan, running)]
+    return [
+        *check_subgroup_policies(plan, lws_with_changed_policy),
+        *check_gang_joins(plan, running_lws),
+    ]
 
 
 def check_layout_switch(
     component: str, plan: ServicePlan, stack_lws: Iterable[StackLws] | None
 ) -> list[Finding]:
-    """Return an error if the stack's service has the other layout and the update cannot change it.
+    """Return an error if the service runs in the other layout and the update cannot change it.
 
     Args:
         component: Logical name of the service's component.
         plan: The service.
-        stack_lws: The stack's LeaderWorkerSets, of all services; None if unknown.
+        stack_lws: LeaderWorkerSets of all services in the stack; None if unknown.
     """
     old_roles = {
-        old.name: old.role
-        for old in stack_lws or ()
-        if old.service == plan.service
-        and old.component == component
-        # The names of the two layouts differ, so only the namespace is compared.
-        and old.has_name(old.name, plan.namespace)
-        and old.layout not in (None, plan.shape.layout)
+        lws.name: lws.role
+        for lws in stack_lws or ()
+        if lws.service == plan.service
+        and lws.component == component
+        # Names differ between the layouts, so only the namespace is compared.
+        and lws.has_name(lws.name, plan.namespace)
+        and lws.layout not in (None, plan.shape.layout)
     }
-    planned = {lws_plan.name: role.name for role in plan.roles for lws_plan in role.lws}
+    new_roles = {lws_plan.name: role.name for role in plan.roles for lws_plan in role.lws}
     return check_layout_change(
-        plan.shape.layout, old_roles, planned, awaits_replicas=plan.wait.level.awaits_replicas
+        plan.shape.layout, old_roles, new_roles, awaits_replicas=plan.wait.level.awaits_replicas
     )
 
 
 def check_layout_change(
     layout: Layout,
     old_roles: Mapping[str, str],
-    planned: Mapping[str, str],
+    new_roles: Mapping[str, str],
     *,
     awaits_replicas: bool = True,
 ) -> list[Finding]:
     """Return an error if roles run in the other layout and the update cannot change it.
 
-    A renamed role starts next to the old one, whose LeaderWorkerSets Pulumi deletes when the new
-    ones are available. Without a new name, objects of controllers would collide: a StatefulSet has
-    the same name in both layouts if replicas span nodes.
+    A renamed role starts next to the old role, and Pulumi deletes the old LeaderWorkerSets when the
+    new ones are available. If the role keeps its name, StatefulSets collide: if replicas span
+    nodes, LeaderWorkerSet gives a StatefulSet the same name in both layouts.
 
     Args:
         layout: The new layout.
-        old_roles: Role of each running LeaderWorkerSet of the other layout, by its name.
-        planned: Role of each planned LeaderWorkerSet, by its name.
+        old_roles: Roles of the running LeaderWorkerSets in the other layout, keyed by
+            LeaderWorkerSet name.
+        new_roles: Roles of the planned LeaderWorkerSets, keyed by LeaderWorkerSet name.
         awaits_replicas: Whether the update waits for the new replicas.
     """
-    other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
+    old_layout = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
     # The message does not advise keeping PerReplica, because `autoscaling` may require PerRole. It
     # says "write" instead of "restore", because the spec may never have had `layout`.
-    keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
-    roles = set(planned.values())
-    colliding = sorted(name for name, role in old_roles.items() if role in roles or name in planned)
+    keep_hint = (
+        "" if layout is Layout.PER_ROLE else f"write layout: {old_layout.value} to keep it, "
+    )
+    role_names = set(new_roles.values())
+    colliding = sorted(
+        name for name, role in old_roles.items() if role in role_names or name in new_roles
+    )
     if colliding:
         return [
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("layout",),
-                f"{layout.value} cannot replace {other.value} in a running role "
-                f"({summarize_names(colliding)}); {keep}rename each role in the same update, which "
-                "starts the new replicas next to the old ones and needs capacity for both, or set "
-                "replicas: 0 for all roles first, which interrupts the service "
+                f"{layout.value} cannot replace {old_layout.value} in a running role "
+                f"({summarize_names(colliding)}); {keep_hint}rename each role in the same update, "
+                "which starts the new replicas next to the old ones and needs capacity for both, "
+                "or set replicas: 0 for all roles first, which interrupts the service "
                 f"({DOCS_URL}/how-to/move.md)",
             )
         ]
-    if old_roles and planned and not awaits_replicas:
+    if old_roles and new_roles and not awaits_replicas:
         return [
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
@@ -155,17 +166,21 @@ def check_layout_change(
     return []
 
 
-def check_subgroup_policies(plan: ServicePlan, changed_policies: Collection[str]) -> list[Finding]:
+def check_subgroup_policies(
+    plan: ServicePlan, lws_with_changed_policy: Collection[str]
+) -> list[Finding]:
     """Return an error for each Rolling role that a changed subgroup policy would interrupt.
 
-    The update replaces all LeaderWorkerSets in `changed_policies` at once, and they may have more
-    replicas than `maxUnavailable`.
+    The update replaces all LeaderWorkerSets named in `lws_with_changed_policy` simultaneously, and
+    together they may have more replicas than `maxUnavailable`.
     """
-    changing = {step.name for step in order_update(plan) if not step.is_frozen}
+    updated_names = {step.name for step in order_update(plan) if not step.is_frozen}
     return [
         finding
         for role in plan.roles
-        for finding in _check_subgroup_policy(plan, role, changing & {*changed_policies})
+        for finding in _check_subgroup_policy(
+            plan, role, updated_names & {*lws_with_changed_policy}
+        )
     ]
 
 
@@ -174,12 +189,13 @@ def check_kueue_changes(
 ) -> list[Finding]:
     """Return an error for each role with a change that Kueue's webhook rejects.
 
-    `changes`: LeaderWorkerSets before and after, by name, except those that are replaced.
+    `changes` maps the name of each LeaderWorkerSet that is updated in place to its manifests before
+    and after the update.
     """
     findings = []
     for role in plan.roles:
         recreates = role.rollout.strategy is RolloutStrategy.RECREATE
-        rejected: list[str] = []
+        rejected_changes: list[str] = []
         for manifests in (changes[lws.name] for lws in role.lws if lws.name in changes):
             old, new = (manifest["spec"]["leaderWorkerTemplate"] for manifest in manifests)
             old_queue, new_queue = (
@@ -190,27 +206,27 @@ def check_kueue_changes(
             if not (old_queue or new_queue) or (recreates and old != new):
                 continue
             if old_queue != new_queue:
-                is_other_queue = old_queue and new_queue
-                rejected.append("queue" if is_other_queue else "backend")
+                # A label that appears or disappears turns Kueue on or off.
+                rejected_changes.append("queue" if old_queue and new_queue else "backend")
                 continue
             for key in ("leaderTemplate", "workerTemplate"):
-                before, after = (_read_kueue_fields(template.get(key)) for template in (old, new))
-                rejected += [name for name in before if before[name] != after[name]]
-        if rejected:
+                before, after = (_get_kueue_fields(template.get(key)) for template in (old, new))
+                rejected_changes += [name for name in before if before[name] != after[name]]
+        if rejected_changes:
             findings.append(
                 error(
                     KUEUE_IMMUTABLE,
                     ("roles", role.position),
-                    f"Kueue rejects a change of {', '.join(dict.fromkeys(rejected))} in a running "
-                    "LeaderWorkerSet; rename the role in the same update, which starts the new "
-                    "replicas next to the old ones",
+                    f"Kueue rejects a change of {', '.join(dict.fromkeys(rejected_changes))} in a "
+                    "running LeaderWorkerSet; rename the role in the same update, which starts the "
+                    "new replicas next to the old ones",
                 )
             )
     return findings
 
 
-def _read_kueue_fields(template: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the parts of a pod template that Kueue's webhook compares, by name for messages."""
+def _get_kueue_fields(template: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the parts of a pod template that Kueue's webhook compares, keyed by message text."""
     pod = (template or {}).get("spec") or {}
     container_lists = [pod.get(key) or [] for key in ("initContainers", "containers")]
     # A secret container appears as a string.
@@ -224,18 +240,19 @@ def _read_kueue_fields(template: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _check_subgroup_policy(
-    plan: ServicePlan, role: RolePlan, changing: Collection[str]
+    plan: ServicePlan, role: RolePlan, changed_names: Collection[str]
 ) -> Iterator[Finding]:
     rollout = role.rollout
-    changed = [lws for lws in role.lws if lws.name in changing]
-    if rollout.strategy is not RolloutStrategy.ROLLING or not changed:
+    changed_lws = [lws for lws in role.lws if lws.name in changed_names]
+    if rollout.strategy is not RolloutStrategy.ROLLING or not changed_lws:
         return
-    replicas = sum(len(lws.replicas) for lws in changed)
+    replicas = sum(len(lws.replicas) for lws in changed_lws)
     if is_group_rollout(plan):
-        fits = len({lws.group for lws in changed}) <= resolve_group_rollout(plan).max_unavailable
+        groups = {lws.group for lws in changed_lws}
+        is_allowed = len(groups) <= resolve_group_rollout(plan).max_unavailable
     else:
-        fits = replicas <= rollout.max_unavailable
-    if not fits:
+        is_allowed = replicas <= rollout.max_unavailable
+    if not is_allowed:
         message = (
             "a LeaderWorkerSet cannot change it after creation, so all "
             f'{replicas} replicas of role "{role.name}" would be replaced at once; rename the role '
@@ -246,7 +263,7 @@ def _check_subgroup_policy(
         yield error(SUBGROUP_POLICY_IMMUTABLE, ("roles", role.position, SUB_GROUP_POLICY), message)
 
 
-def _read_running(
+def _get_running_lws(
     plan: ServicePlan, manifest: Mapping[str, Any], lws: StackLws
 ) -> RunningLws | None:
     if lws.spec is None or not lws.has_name(manifest["metadata"]["name"], plan.namespace):
@@ -270,9 +287,9 @@ class RunningLws:
     """A LeaderWorkerSet before the update.
 
     Attributes:
-        gang: The `GangPlan.reference` of its pods, or empty for none.
+        gang: The `GangPlan.reference` of the pods, or empty if they name no PodGroup.
         nodes: Pods in one replica.
-        is_outdated: Whether its revision or size differs from the plan's.
+        is_outdated: Whether the revision or size differs from the plan's.
     """
 
     gang: str
@@ -281,102 +298,109 @@ class RunningLws:
     is_outdated: bool
 
 
-#: The existing LeaderWorkerSets of a service by name. None stands for one that is replaced or
-#: unknown, whose replicas are assumed to join the gang at once.
-Running = Mapping[str, RunningLws | None]
+#: A service's LeaderWorkerSets before the update, keyed by name. None stands for a LeaderWorkerSet
+#: that is replaced or unknown; its replicas are assumed to join the gang immediately.
+RunningLwsByName = Mapping[str, RunningLws | None]
 
 
 @dataclass(frozen=True)
 class _Member:
-    """A LeaderWorkerSet of a gang, as planned and as running."""
+    """A LeaderWorkerSet of a gang, before and after the update."""
 
     step: LwsStep
     role: RolePlan
-    planned: LwsPlan
+    lws_plan: LwsPlan
     gang: GangPlan
-    running: RunningLws | None
+    running_lws: RunningLws | None
 
     @cached_property
     def needed_replicas(self) -> int:
-        """Replicas of its role that the gang needs."""
+        """Number of the role's replicas that the gang needs."""
         minima = get_gang_minima(self.gang)
         return self.role.group_replicas if minima is None else minima.get(self.role.name, 0)
 
     @cached_property
     def counts_for_minimum(self) -> bool:
-        """Whether its replicas can be among the replicas that the gang needs."""
-        if self.planned.ordinal is None:  # with layout PerRole
+        """Whether replicas of the LeaderWorkerSet can be among those that the gang needs."""
+        if self.lws_plan.ordinal is None:  # with layout PerRole
             return True
-        only_lowest = self.gang.sub_groups is None or any(
+        needs_lowest = self.gang.sub_groups is None or any(
             group.needs_lowest for group in self.gang.sub_groups if group.role == self.role.name
         )
-        return not only_lowest or self.planned.ordinal < self.needed_replicas
+        return not needs_lowest or self.lws_plan.ordinal < self.needed_replicas
 
     @cached_property
     def is_joining(self) -> bool:
-        """Whether its running replicas join the gang only when they are updated."""
-        if self.running is None:
+        """Whether the running replicas join the gang only when they are updated."""
+        if self.running_lws is None:
             return False
-        same_gang = self.running.gang == self.gang.reference
-        return not (same_gang and self.running.nodes >= self.role.nodes)
+        same_gang = self.running_lws.gang == self.gang.reference
+        return not (same_gang and self.running_lws.nodes >= self.role.nodes)
 
     @cached_property
     def excluded_replicas(self) -> int:
-        """Replicas that a partition keeps from joining the gang."""
-        count, rollout = len(self.planned.replicas), self.step.rollout
-        if not self.is_joining or (
-            self.step.is_per_role and rollout.strategy is RolloutStrategy.RECREATE
-        ):
+        """Number of replicas that the partition keeps from joining the gang."""
+        count, rollout = len(self.lws_plan.replicas), self.step.rollout
+        # With layout PerRole, Recreate deletes all replicas, whatever the partition is.
+        recreates_all = self.step.is_per_role and rollout.strategy is RolloutStrategy.RECREATE
+        if not self.is_joining or recreates_all:
             return 0
         if self.step.is_frozen:
             return count
         return min(rollout.partition, count) if self.step.is_per_role else 0
 
-    def needs_complete_gang(self, at_once: Collection[str]) -> bool:
-        """Return whether its update waits for a complete gang; roles in `at_once` never wait."""
-        if self.running is None or not self.running.is_outdated or self.step.role in at_once:
+    def needs_complete_gang(self, roles_without_waits: Collection[str]) -> bool:
+        """Return whether the update of the LeaderWorkerSet waits until the gang is complete.
+
+        It never waits if the role is in `roles_without_waits`.
+        """
+        if self.running_lws is None or not self.running_lws.is_outdated:
+            return False
+        if self.step.role in roles_without_waits:
             return False
         strategy = self.step.rollout.strategy
         has_batches = self.step.is_per_role and strategy is not RolloutStrategy.RECREATE
         return self.step.blocks_others or (self.step.is_required and has_batches)
 
-    def count_first_batch(self, at_once: Collection[str]) -> int:
-        """Return its replicas in the gang after its first batch; all, unless its batches wait."""
-        count = len(self.planned.replicas)
-        if (
-            not self.is_joining
-            or not self.step.is_per_role
-            or not self.needs_complete_gang(at_once)
-        ):
+    def count_joined_after_first_batch(self, roles_without_waits: Collection[str]) -> int:
+        """Return how many replicas of the LeaderWorkerSet are in the gang after its first batch.
+
+        All are, unless the second batch waits until the gang is complete.
+        """
+        count = len(self.lws_plan.replicas)
+        joins_in_batches = self.is_joining and self.step.is_per_role
+        if not (joins_in_batches and self.needs_complete_gang(roles_without_waits)):
             return count
-        assert self.running is not None
+        assert self.running_lws is not None
         # LeaderWorkerSet first creates additional replicas and waits for them. If none are added,
         # it restarts one replica. It caps the surge at all replicas but one.
         surge = min(self.step.rollout.max_surge, count - 1)
         return min(
-            max(1, surge + max(0, count - self.running.replicas)), count - self.excluded_replicas
+            max(1, surge + max(0, count - self.running_lws.replicas)),
+            count - self.excluded_replicas,
         )
 
 
-def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
+def check_gang_joins(plan: ServicePlan, running_lws: RunningLwsByName) -> list[Finding]:
     """Return an error for each role that would prevent a gang from becoming complete.
 
-    Either its partition excludes replicas that the gang needs, or its first replicas wait for later
-    ones.
+    Either the role's partition excludes replicas that the gang needs, or the role's first replicas
+    wait for replicas that join later.
     """
     if not plan.gangs:
         return []
     gangs = {gang.group: gang for gang in plan.gangs}
-    planned = {lws.name: (role, lws, gangs[lws.group]) for role in plan.roles for lws in role.lws}
+    plans_by_name = {lws.name: (role, lws) for role in plan.roles for lws in role.lws}
     members = []
     for step in order_update(plan):
-        role, lws, gang = planned[step.name]
-        members.append(_Member(step, role, lws, gang, running.get(step.name)))
+        role, lws = plans_by_name[step.name]
+        members.append(_Member(step, role, lws, gangs[lws.group], running_lws.get(step.name)))
     if not any(member.is_joining for member in members):
         return []
     findings = list(_check_partitions(members))
     if not findings:
-        # The gangs do not need frozen members that have not joined, so nothing waits for them.
+        # No partition excludes a needed replica, so nothing waits for frozen members that have not
+        # joined.
         members = [
             member for member in members if not (member.is_joining and member.step.is_frozen)
         ]
@@ -385,18 +409,18 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
 
 def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     joined_at_end = {
-        member.step.name: len(member.planned.replicas) - member.excluded_replicas
+        member.step.name: len(member.lws_plan.replicas) - member.excluded_replicas
         for member in members
     }
-    by_role: dict[str, list[_Member]] = {}
-    for member in _find_missing(members, joined_at_end):
+    members_by_role: dict[str, list[_Member]] = {}
+    for member in _find_missing_members(members, joined_at_end):
         if member.excluded_replicas:
-            by_role.setdefault(member.role.name, []).append(member)
-    for excluded in by_role.values():
-        role = excluded[0].role
+            members_by_role.setdefault(member.role.name, []).append(member)
+    for role_members in members_by_role.values():
+        role = role_members[0].role
         message = (
-            f"excludes replicas that the gang needs: {_list_names(excluded)}; remove the partition "
-            f"for this update ({DOCS_URL}/rollout.md)"
+            f"excludes replicas that the gang needs: {_list_member_names(role_members)}; remove "
+            f"the partition for this update ({DOCS_URL}/rollout.md)"
         )
         yield error(GANG_UPDATE_HELD_BACK, role.locate_rollout_field("partition"), message)
 
@@ -404,69 +428,83 @@ def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
 def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
     """Yield an error for each role whose first replicas wait for replicas that are updated later.
 
-    Each round assumes that the roles of earlier findings are updated all at once.
+    Each round assumes that the user updates the roles of earlier findings without waits.
     """
-    at_once: set[str] = set()
+    roles_without_waits: set[str] = set()
     while True:
-        stuck, joining = _simulate(members, at_once)
+        stuck, joining = _simulate_update(members, roles_without_waits)
         if not stuck:
             return
         for role in dict.fromkeys(member.role.name for member in stuck):
             member = next(member for member in stuck if member.role.name == role)
-            ways = "Recreate" if member.step.is_per_role else "AllAtOnce or Recreate"
+            strategies = "Recreate" if member.step.is_per_role else "AllAtOnce or Recreate"
             yield error(
                 GANG_UPDATE_NEVER_ENDS,
                 member.role.locate_rollout_field("strategy"),
                 f'{member.step.rollout.strategy.value} would never end, because role "{role}" '
                 f"restarts only when gang {member.gang.pod_group} is complete, and "
-                f"{_list_names(joining)} would join it later; use {ways} for this update, or "
-                f"rename the role ({DOCS_URL}/rollout.md)",
+                f"{_list_member_names(joining)} would join it later; use {strategies} for this "
+                f"update, or rename the role ({DOCS_URL}/rollout.md)",
             )
-            at_once.add(role)
+            roles_without_waits.add(role)
 
 
-def _simulate(
-    members: Sequence[_Member], at_once: Collection[str]
+def _simulate_update(
+    members: Sequence[_Member], roles_without_waits: Collection[str]
 ) -> tuple[list[_Member], list[_Member]]:
-    """Simulate the update; return members that wait forever, and those that would join later."""
+    """Simulate the update; return members that wait forever, and members that would join later."""
     steps = [member.step for member in members]
-    by_name = {member.step.name: member for member in members}
-    waiting = {name for name, member in by_name.items() if member.running is not None}
+    members_by_name = {member.step.name: member for member in members}
+    waiting = {name for name, member in members_by_name.items() if member.running_lws is not None}
     # Replicas that are in their gang. LeaderWorkerSets that do not exist yet are created first.
-    joined = {m.step.name: 0 if m.is_joining else len(m.planned.replicas) for m in members}
+    joined_counts = {m.step.name: 0 if m.is_joining else len(m.lws_plan.replicas) for m in members}
     changing: set[str] = set()
     while started := choose_next_lws(steps, waiting, changing, ()):
         waiting.difference_update(started)
-        joined.update({name: by_name[name].count_first_batch(at_once) for name in started})
-        changing.update(name for name in started if by_name[name].needs_complete_gang(at_once))
-        incomplete = {member.gang.pod_group for member in _find_missing(members, joined)}
-        changing = {name for name in changing if by_name[name].gang.pod_group in incomplete}
-    stuck = [by_name[step.name] for step in steps if step.name in changing]
-    joining = [member for member in _find_missing(members, joined) if member.is_joining]
-    roles = {member.role.name for member in joining}
+        joined_counts.update(
+            (name, members_by_name[name].count_joined_after_first_batch(roles_without_waits))
+            for name in started
+        )
+        changing.update(
+            name
+            for name in started
+            if members_by_name[name].needs_complete_gang(roles_without_waits)
+        )
+        missing = _find_missing_members(members, joined_counts)
+        incomplete = {member.gang.pod_group for member in missing}
+        changing = {name for name in changing if members_by_name[name].gang.pod_group in incomplete}
+    stuck = [members_by_name[step.name] for step in steps if step.name in changing]
+    joining = [
+        member for member in _find_missing_members(members, joined_counts) if member.is_joining
+    ]
+    joining_roles = {member.role.name for member in joining}
     last_wave = max((member.step.wave for member in joining), default=0)
     # The joining members wait only for stuck members of their own role or of an earlier wave.
     blocking = [
-        member for member in stuck if member.role.name in roles or member.step.wave < last_wave
+        member
+        for member in stuck
+        if member.role.name in joining_roles or member.step.wave < last_wave
     ]
     return blocking or stuck, joining
 
 
-def _find_missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
-    """Return members that have not fully joined a gang that lacks replicas of their role."""
+def _find_missing_members(
+    members: Sequence[_Member], joined_counts: Mapping[str, int]
+) -> list[_Member]:
+    """Return members with replicas outside a gang that still needs replicas of their role."""
     counts: dict[tuple[str, str], int] = {}
     for member in members:
         if member.counts_for_minimum:
             key = member.gang.pod_group, member.role.name
-            counts[key] = counts.get(key, 0) + joined[member.step.name]
+            counts[key] = counts.get(key, 0) + joined_counts[member.step.name]
     return [
         member
         for member in members
         if member.counts_for_minimum
         and counts[member.gang.pod_group, member.role.name] < member.needed_replicas
-        and joined[member.step.name] < len(member.planned.replicas)
+        and joined_counts[member.step.name] < len(member.lws_plan.replicas)
     ]
 
 
-def _list_names(members: Sequence[_Member]) -> str:
+def _list_member_names(members: Sequence[_Member]) -> str:
     return summarize_names([member.step.name for member in members])

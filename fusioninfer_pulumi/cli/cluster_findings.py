@@ -28,7 +28,7 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
         return
     registered = [item for source in valid for item in source.objects or ()]
     try:
-        cluster = LiveCluster(KubernetesApi(None, context), plans, registered=registered)
+        cluster = LiveCluster(KubernetesApi(None, context), plans, registered_objects=registered)
         service_findings, cluster_findings = check_cluster(cluster, checks)
     except UnreadableError as exc:
         sources[-1].add(option, error(API_SERVER_CHECK_INCOMPLETE, (), str(exc)))

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.cli.printing import format_count
 from fusioninfer_pulumi.findings import one_line
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_known_equal, is_output
-from fusioninfer_pulumi.plan.service_json import replace_output, service_json
+from fusioninfer_pulumi.plan.service_json import build_service_json, replace_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity_model import Capacity
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -49,7 +49,7 @@ def build_plan_json(view: PlanView) -> dict[str, Any]:
     """Return a service's plan as JSON; users' programs rely on the keys."""
     plan = view.plan
     return {
-        **service_json(plan),
+        **build_service_json(plan),
         "capacity": [
             {
                 "gpus": row.gpus,

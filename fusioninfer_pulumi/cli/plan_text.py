@@ -1,4 +1,4 @@
-"""`plan --output text`: tables, in color at a terminal and plain in a pipe."""
+"""`plan --output text`: tables, in color at a terminal and replace_output in a pipe."""
 
 from __future__ import annotations
 

@@ -125,8 +125,8 @@ class InferenceService(pulumi.ComponentResource):
         """
         self.plan = _validate_and_plan(name, args)
         manifests = render(self.plan)
-        # `add` returns findings about collisions with services that the program created before.
-        collisions = get_program_services(opts).add(self.plan)
+        # Collisions with the services that the program has created before.
+        collisions = get_program_services(opts).add_and_check(self.plan)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
         raise_errors(check_layout_switch(name, self.plan, get_stack_state().lws), name)

@@ -60,7 +60,7 @@ def _run_checks(api: KubernetesApi, namespace: str, plan: ServicePlan) -> list[F
     from fusioninfer_pulumi.checks.cluster_checks import PREVIEW_CHECKS, check_cluster  # noqa: PLC0415  # startup time: few previews read a cluster
     from fusioninfer_pulumi.checks.live_cluster import LiveCluster  # noqa: PLC0415  # see above
 
-    cluster = LiveCluster(api, [plan], namespace=namespace, seconds=_CHECK_SECONDS)
+    cluster = LiveCluster(api, [plan], namespace=namespace, timeout_seconds=_CHECK_SECONDS)
     # That an object could not be checked is not a finding about the service.
     (findings,), _ = check_cluster(cluster, PREVIEW_CHECKS)
     return findings

@@ -24,34 +24,34 @@ from fusioninfer_pulumi.topology.role_plan import plan_role
 
 
 class BuiltService(NamedTuple):
-    """The input of the checks.
+    """A service's expanded spec, plan and pods, which the checks read.
 
     Attributes:
         args: The expanded spec, with pod metadata and model sizes merged into the roles.
         plan: The plan, without findings.
-        pods: Context and pods of each role that runs pods.
+        role_pods: Context and pods of each role that runs pods.
         findings: Findings of the passes that build pods, and about the endpoint picker's release.
     """
 
     args: InferenceServiceArgs
     plan: ServicePlan
-    pods: tuple[tuple[Context, RolePods], ...]
+    role_pods: tuple[tuple[Context, RolePods], ...]
     findings: tuple[Finding, ...]
 
 
 def build_service(
     args: InferenceServiceArgs, provenance: Provenance, name: str | None = None
 ) -> BuiltService:
-    """Build one service.
+    """Build one service: its pods, and the plan of its objects.
 
     Args:
-        args: The spec that presets have expanded.
-        provenance: Where the expanded values come from.
+        args: The spec, expanded by presets.
+        provenance: Sources of the expanded values.
         name: Kubernetes name of the service, used if the spec has none.
     """
-    service = args.name or name or ""
+    service_name = args.name or name or ""
     meta = ServiceMeta(
-        service=service,
+        service=service_name,
         namespace=args.namespace,
         labels=args.labels,
         annotations=args.annotations,
@@ -60,16 +60,16 @@ def build_service(
     args, user_fields = add_pod_metadata(add_model_size(args))
     shape = derive_service_shape(args)
     epp_choice = choose_epp(args, shape.router, shape) if shape.router else None
-    built, findings = build_pods(build_contexts(meta, args, shape, epp_choice))
-    for _, pods in built:
+    role_pods, findings = build_pods(build_contexts(meta, args, shape, epp_choice))
+    for _, pods in role_pods:
         for pod in pods.all:
             user_fields |= {(*pod.path, *part): field for part, field in pod.user_fields.items()}
     provenance = replace(provenance, origins={**provenance.origins, **user_fields})
-    roles = tuple(plan_role(ctx, pods, args.rollout) for ctx, pods in built)
-    gangs = plan_gangs(service, roles, args.scheduling_strategy, shape)
+    roles = tuple(plan_role(ctx, pods, args.rollout) for ctx, pods in role_pods)
+    gangs = plan_gangs(service_name, roles, args.scheduling_strategy, shape)
     routing: Routing | None = None
     if epp_choice is not None:
-        routing = plan_routing(service, args, shape, roles, epp_choice)
+        routing = plan_routing(service_name, args, shape, roles, epp_choice)
         findings += epp_choice.findings
     plan = ServicePlan(
         meta=meta,
@@ -80,7 +80,7 @@ def build_service(
         wait=args.wait,
         routing=routing,
         provenance=provenance,
-        operations=plan_operations(service, args, shape, roles, routing),
-        model=plan_model_cache(service, args),
+        operations=plan_operations(service_name, args, shape, roles, routing),
+        model=plan_model_cache(service_name, args),
     )
-    return BuiltService(args, plan, tuple(built), tuple(findings))
+    return BuiltService(args, plan, tuple(role_pods), tuple(findings))

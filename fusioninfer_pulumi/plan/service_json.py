@@ -11,13 +11,13 @@ from fusioninfer_pulumi.topology.gang import GangPlan, build_pod_group
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
-def service_json(plan: ServicePlan) -> dict[str, Any]:
+def build_service_json(plan: ServicePlan) -> dict[str, Any]:
     """Return a plan as JSON; users' programs rely on the keys."""
     document: dict[str, Any] = {
         "service": plan.service,
         "namespace": replace_output(plan.namespace),
     }
-    # The default layout is omitted, so that the output is the same as in older versions.
+    # The default layout is omitted, so that the output is the same as in older releases.
     if plan.shape.layout is not Layout.PER_REPLICA:
         document["layout"] = plan.shape.layout.value
     if plan.shape.groups is not None:
@@ -75,7 +75,7 @@ def _convert_presets(plan: ServicePlan) -> dict[str, Any]:
 
 
 def replace_output(value: Any) -> Any:
-    """Return `<unknown>` if a value is an Output, otherwise the value."""
+    """Return `<unknown>` for an Output, and any other value unchanged."""
     return UNKNOWN if is_output(value) else value
 
 

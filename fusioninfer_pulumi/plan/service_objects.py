@@ -51,10 +51,11 @@ def render_workloads(plan: ServicePlan) -> Iterator[Manifest]:
     """Yield the LeaderWorkerSets of a service, after the objects that their pods refer to."""
     for gang in plan.gangs:
         yield build_pod_group(plan.meta, plan.shape, gang)
-    running = [role for role in plan.roles if role.replicas]
-    sidecars = [role.pods.kv.sidecar for role in running if role.pods.kv and role.pods.kv.sidecar]
+    active_roles = [role for role in plan.roles if role.replicas]
+    kv_plans = [role.pods.kv for role in active_roles if role.pods.kv is not None]
+    sidecars = [kv_plan.sidecar for kv_plan in kv_plans if kv_plan.sidecar]
     yield from build_sidecar_access(plan.meta, sidecars)
-    yield from build_resource_claim_templates(plan.meta, [role.args for role in running])
+    yield from build_resource_claim_templates(plan.meta, [role.args for role in active_roles])
     yield from build_model_cache(plan.meta, plan.model)
-    yield from build_image_pulls(plan.meta, running, plan.rollout)
+    yield from build_image_pulls(plan.meta, active_roles, plan.rollout)
     yield from build_leader_worker_sets(plan.meta, plan.shape, plan.roles)

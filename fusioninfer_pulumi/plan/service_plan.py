@@ -44,7 +44,7 @@ class RoleMemory(Protocol):
         """Return the estimate as JSON."""
 
     def describe_change(self, new: Any) -> str | None:
-        """Describe the change to a new estimate of the same role, or None if nothing changes."""
+        """Return a description of the change to a new estimate, or None if nothing changes."""
 
 
 class RoleEngine(NamedTuple):
@@ -72,16 +72,17 @@ class ServicePlan:
         shape: Decisions that affect all roles, such as layout, gang mode and scheduler.
         roles: All roles but the router, in the order of the spec.
         gangs: The gang of the service, or a gang for each serving group. Gangs of groups differ
-            only in name and index. Empty if the service needs no gang or requires no replicas.
+            only in name and index. Empty if the service needs no gang, or if no replica is
+            required.
         rollout: The user's `rollout` settings.
         wait: The user's `wait` settings.
-        routing: How requests reach the pods. None without a router role: clients then use the
+        routing: How requests reach the pods. None if there is no router role; clients then use the
             Service.
-        model: Claim and warm-up Job of the model's cache.
+        model: PersistentVolumeClaim and warm-up Job of the model's cache.
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
         memory: Memory estimates by role name, for roles that the capacity package can estimate.
-        provenance: Where the parts and values of the pods come from in the user's spec.
+        provenance: The user's fields from which the pods' parts and values are generated.
         engines: Engines of generated containers.
     """
 
@@ -115,7 +116,7 @@ class ServicePlan:
 
     @property
     def gang(self) -> GangPlan | None:
-        """The gang, or the first gang if there are serving groups; None if there is none."""
+        """The service's gang, or its first group's gang; None if the service has no gang."""
         return self.gangs[0] if self.gangs else None
 
     @property
@@ -130,7 +131,7 @@ class ServicePlan:
 
     @property
     def picker(self) -> PickerPlan | None:
-        """The endpoint picker and its pool, or None if there is none or it cannot be planned."""
+        """The endpoint picker and its pool; None if it does not exist or cannot be planned."""
         return self.routing.picker if self.routing is not None else None
 
     @property
@@ -156,11 +157,11 @@ class ServicePlan:
 def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
     """Return the capacity for each number of free accelerators in `gpus`.
 
-    Each node is assumed to have as many accelerators as the largest pod requests. The accelerators
-    that remain form a smaller node.
+    Each node is assumed to have as many accelerators as the largest pod requests. Remaining
+    accelerators form a smaller node.
     """
-    largest = max((role.accelerators_per_pod for role in plan.roles), default=0)
-    return [compute_capacity(plan, build_pools(count, largest)) for count in gpus]
+    node_size = max((role.accelerators_per_pod for role in plan.roles), default=0)
+    return [compute_capacity(plan, build_pools(count, node_size)) for count in gpus]
 
 
 def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
@@ -170,8 +171,8 @@ def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
         RoleDemand(role.name, role.group_replicas, role.pod_accelerators, minima[role.name])
         for role in plan.roles
     ]
-    form = get_gang_form(plan.gang, has_kueue=plan.shape.local_queue is not None)
-    capacity = compute_group_capacity(demands, form, pools, plan.shape.groups)
+    gang_form = get_gang_form(plan.gang, has_kueue=plan.shape.local_queue is not None)
+    capacity = compute_group_capacity(demands, gang_form, pools, plan.shape.groups)
     # A network topology constraint also depends on where the nodes are, which is unknown here.
     has_topology = plan.gang is not None and plan.gang.topology is not None
     return replace(capacity, exact=False) if has_topology else capacity

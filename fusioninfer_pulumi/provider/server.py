@@ -35,7 +35,7 @@ from fusioninfer_pulumi.generated import DIRECTORY
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.typed_args import kubernetes_name
 from fusioninfer_pulumi.loading.validate import validate_mapping
-from fusioninfer_pulumi.plan.service_json import service_json
+from fusioninfer_pulumi.plan.service_json import build_service_json
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -161,7 +161,7 @@ def build_service_outputs(service: InferenceService) -> ServiceOutputs:
         return next(iter(service.object_names(kind)), "")
 
     return {
-        "plan": service_json(service.plan),
+        "plan": build_service_json(service.plan),
         "leaderWorkerSets": service.object_names("LeaderWorkerSet"),
         "podGroups": service.object_names("PodGroup"),
         "inferencePool": find_name("InferencePool"),

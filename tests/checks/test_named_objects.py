@@ -20,7 +20,7 @@ AT = "roles[0].template.spec"
 
 def findings(manifest: Any, *objects: Any, registered: Any = (), **cluster: Any) -> list[Any]:
     api = FakeCluster(NAMESPACE, *objects, **cluster)
-    live = LiveCluster(api, [plan_of(manifest)], registered=registered)
+    live = LiveCluster(api, [plan_of(manifest)], registered_objects=registered)
     return [finding for _, finding in check_named_objects(live)]
 
 

@@ -53,7 +53,7 @@ def check(
 
 
 def dry_run(api: FakeCluster, manifest: Manifest) -> list[Finding]:
-    live = LiveCluster(api, [plan_of(manifest)], seconds=30)
+    live = LiveCluster(api, [plan_of(manifest)], timeout_seconds=30)
     return [finding for _, finding in check_dry_runs(live)]
 
 

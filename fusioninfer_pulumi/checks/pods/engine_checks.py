@@ -24,7 +24,7 @@ ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
 
 
 def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Reject images of engine releases that are older than the supported ones."""
+    """Reject images of engine releases that are older than the oldest supported release."""
     for pod in pods.user_pods:
         engine, image = pod.initial_command.engine, pod.initial_command.image
         if engine is None or not image.is_stock or image.engine != engine.name:
@@ -41,13 +41,13 @@ def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
 def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the engine's arguments against accelerators, launcher and KV connector."""
     command, location, engine = pods.command, pods.leader.command_path, pods.command.engine
-    accelerator_counts = {count_accelerators(pod.template) for pod in pods.all}
-    per_pod = accelerator_counts.pop() if len(accelerator_counts) == 1 else 0
+    counts = {count_accelerators(pod.template) for pod in pods.all}
+    accelerators_per_pod = counts.pop() if len(counts) == 1 else 0
     # Parallel sizes are compared only if all pods request the same number of accelerators, and each
     # accelerator runs one rank. Device claims request none; Neuron devices run several ranks.
-    if per_pod and has_one_rank_per_accelerator(pods.leader.template):
+    if accelerators_per_pod and has_one_rank_per_accelerator(pods.leader.template):
         field = location if ctx.role.parallelism is None else ctx.locate("parallelism")
-        for finding in check_accelerators(command, per_pod, ctx.role.nodes):
+        for finding in check_accelerators(command, accelerators_per_pod, ctx.role.nodes):
             yield finding.with_location(*field)
     if ctx.launcher is not None and engine is not None:
         for finding in engine.multi_node.check_launcher(command, ctx.launcher):
@@ -79,11 +79,13 @@ def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.initial_command, get_plain_variables(pod.initial_container)
-        # `connector` is a text if the transfer argument cannot be read: the reason. For prefillers
-        # and decoders `pods/kv_cache.py` reports it.
+        # If the transfer argument cannot be read, `connector` is a string with the reason.
+        # `pods/kv_cache.py` reports it for prefillers and decoders.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
-        flag = command.engine.kv_cache.transfer_flag if is_reported and command.engine else None
-        for finding in check_arguments(command, variables, ignored=flag):
+        ignored_flag = (
+            command.engine.kv_cache.transfer_flag if is_reported and command.engine else None
+        )
+        for finding in check_arguments(command, variables, ignored=ignored_flag):
             yield finding.with_prefix(*pod.container_path)
 
 

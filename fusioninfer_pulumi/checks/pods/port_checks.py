@@ -13,6 +13,7 @@ from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, HOST_FLAG, PORT_FLAG,
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, quote_value, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.durations import format_duration
+from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
@@ -22,26 +23,27 @@ PROBE_NOT_ANSWERED = Rule("probe-not-answered")
 PORT_NOT_SERVED = Rule("port-not-served")
 ENGINE_ON_LOOPBACK = Rule("engine-on-loopback")
 
-_PROBES: tuple[tuple[str, ...], ...] = (
+_PROBE_PATHS: tuple[tuple[str, ...], ...] = (
     ("livenessProbe",),
     ("readinessProbe",),
     ("startupProbe",),
     ("lifecycle", "postStart"),
     ("lifecycle", "preStop"),
 )
+#: Fields of a probe or hook that name a port.
 _NETWORK_ACTIONS = ("httpGet", "tcpSocket", "grpc")
 
 
 def check_role_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check the port that engine, role and probes share, and that other pods can reach it."""
+    """Check that engine, role and probes use one port, and that other pods can reach the engine."""
     if pods.kv is None or pods.kv.sidecar is None:
         yield from _check_port(pods, ctx)
     yield from _check_loopback(pods)
     yield from _check_probes(pods)
 
 
-def find_served_port(command: EngineCommand) -> int | None:
-    """Return the port that an engine listens on, or None if its command line does not show it."""
+def get_engine_port(command: EngineCommand) -> int | None:
+    """Return the port that the engine listens on, or None if the command line does not show it."""
     if command.engine is None or command.port is not None:
         return command.port
     if not command.is_readable or command.has(PORT_FLAG, CONFIG_FLAG):
@@ -74,40 +76,46 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
 
 def _check_probes(pods: RolePods) -> Iterator[Finding]:
     """Report probes and hooks of the engine's container that nothing answers."""
-    pod, command, engine_port = pods.leader, pods.command, find_served_port(pods.command)
+    pod, command, engine_port = pods.leader, pods.command, get_engine_port(pods.command)
     engine = command.engine
     if engine is None or engine_port is None or not command.is_readable:
         return
     ports = pod.container.get("ports") or ()
-    port_numbers = {p["name"]: p.get("containerPort") for p in ports if p.get("name")}
+    numbers_by_name = {p["name"]: p.get("containerPort") for p in ports if p.get("name")}
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
     other_containers = [container for container in containers if container["name"] != pod.name]
     other_ports = [entry for c in other_containers for entry in c.get("ports") or ()]
-    answered = {engine_port, pods.port, *(entry.get("containerPort") for entry in other_ports)}
-    declared = {entry.get("containerPort") for entry in ports}
+    listening_ports = {
+        engine_port,
+        pods.port,
+        *(entry.get("containerPort") for entry in other_ports),
+    }
+    declared_ports = {entry.get("containerPort") for entry in ports}
     # Another container, or another program in a script, may listen on any port.
     is_only_listener = not other_containers and command.script is None
-    for path in _PROBES:
-        user_probe, probe = pod.initial_container, pod.container
-        for key in path:
-            user_probe, probe = known_mapping(user_probe.get(key)), known_mapping(probe.get(key))
-        for kind in _NETWORK_ACTIONS:
-            action = probe.get(kind) if kind in user_probe else None
+    for path in _PROBE_PATHS:
+        user_probe = known_mapping(lookup(pod.initial_container, *path))
+        probe = known_mapping(lookup(pod.container, *path))
+        for action_name in _NETWORK_ACTIONS:
+            # Probes that passes add need no check.
+            action = probe.get(action_name) if action_name in user_probe else None
             if not isinstance(action, Mapping) or action.get("host"):
                 continue
-            port, location = action.get("port"), (*pod.container_path, *path, kind)
-            number = port_numbers.get(port) if isinstance(port, str) else port
+            port, location = action.get("port"), (*pod.container_path, *path, action_name)
+            number = numbers_by_name.get(port) if isinstance(port, str) else port
             if number is None and isinstance(port, str):
                 message = f'the container has no port named "{port}"; use one of its ports'
                 yield error(PROBE_NOT_ANSWERED, (*location, "port"), message)
-            elif isinstance(number, int) and number not in answered:
-                make_finding = error if is_only_listener and number not in declared else warning
+            elif isinstance(number, int) and number not in listening_ports:
+                make_finding = (
+                    error if is_only_listener and number not in declared_ports else warning
+                )
                 message = (
                     f"{engine.title} serves on port {engine_port}, and nothing listens on port "
                     f"{number}; probe {engine_port}"
                 )
                 yield make_finding(PROBE_NOT_ANSWERED, (*location, "port"), message)
-            elif kind == "httpGet" and _lacks_api_key(action, pods):
+            elif action_name == "httpGet" and _lacks_api_key(action, pods):
                 message = (
                     f"{engine.title} answers {quote_value(action['path'])} with 401, because the "
                     f"probe has no API key; use {engine.http.health_path}"
@@ -116,7 +124,7 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
 
 
 def _lacks_api_key(action: Mapping[str, Any], pods: RolePods) -> bool:
-    """Return whether the engine requires an API key, and a probe does not send one."""
+    """Return whether the engine requires an API key that the probe does not send."""
     engine, path = pods.command.engine, action.get("path")
     if engine is None or not isinstance(path, str):
         return False
@@ -133,18 +141,21 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     command = leader.initial_command
     location = leader.command_path if role_port is None else ctx.locate("port")
     engine, port_argument = command.engine, command.port
-    engine_port = find_served_port(command)
+    engine_port = get_engine_port(command)
     if engine is None or engine_port is None or engine_port == port:
         return
     if find_user_sidecar(leader.initial_template, leader.name, port) is not None:
         return
-    declared = {entry.get("containerPort") for entry in leader.initial_container.get("ports") or ()}
-    if command.script is not None and port in declared:
+    declared_ports = {
+        entry.get("containerPort") for entry in leader.initial_container.get("ports") or ()
+    }
+    if command.script is not None and port in declared_ports:
         return  # the script may start a proxy in front of the engine
     # A custom image's entrypoint or an unreadable script may choose another port.
     runs_known_program = bool(command.program) or command.image.is_stock
     is_certain = command.is_readable if port_argument else runs_known_program
-    make_finding = error if is_certain and (port_argument or role_port) else warning
+    is_port_set = bool(port_argument or role_port)
+    make_finding = error if is_port_set and is_certain else warning
     default = ", its default" if port_argument is None else ""
     message = (
         f"probes, Service and pool use port {port}, but {engine.title} listens on port "
@@ -193,7 +204,7 @@ def _check_liveness_probe(location: Location, container: Mapping[str, Any]) -> I
 
 
 def _compute_probe_seconds(probe: Mapping[str, Any]) -> int | None:
-    """Return after how many seconds a probe restarts a container, or None if a field is unknown."""
+    """Return the seconds until a failing probe restarts a container, or None if unknown."""
     delay = probe.get("initialDelaySeconds") or 0
     period = probe.get("periodSeconds") or 10
     failures = probe.get("failureThreshold") or 3
@@ -203,7 +214,7 @@ def _compute_probe_seconds(probe: Mapping[str, Any]) -> int | None:
 
 
 def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn about a startup probe that fails before the weights are read."""
+    """Warn about a startup probe that fails before the engine has read the weights."""
     probe = pods.leader.container.get("startupProbe")
     has_user_probe = "startupProbe" in pods.leader.initial_container
     startup = ctx.role.startup or StartupArgs()

@@ -25,7 +25,7 @@ KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 
 
 def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check that the engine's command line transfers the KV cache from prefill to decode."""
+    """Check that the engine's command line enables KV cache transfer from prefill to decode."""
     command = pods.leader.initial_command  # before `add_kv_transfer` has added arguments
     args, location = ctx.role.kv_transfer, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
@@ -100,12 +100,12 @@ _SETTINGS = (
 def check_pair_settings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Report settings in which prefill and decode roles differ.
 
-    A difference is an error only if an endpoint picker pairs the roles, and their engines are known
-    to fail with it.
+    A difference is an error only if an endpoint picker pairs the roles and the engine is known to
+    fail if the setting differs.
     """
     prefillers, decoders = (
-        [(ctx, pods) for ctx, pods in roles if ctx.role.component_type is kind]
-        for kind in (ComponentType.PREFILLER, ComponentType.DECODER)
+        [(ctx, pods) for ctx, pods in roles if ctx.role.component_type is component_type]
+        for component_type in (ComponentType.PREFILLER, ComponentType.DECODER)
     )
     return [finding for pair in product(prefillers, decoders) for finding in _check_pair(*pair)]
 
@@ -143,7 +143,7 @@ def _check_pair(
     if engine.http.rejects_unknown_models:
         names, prefill_names = decode.served_names or (), prefill.served_names
         missing = [n for n in names if prefill_names is not None and n not in prefill_names]
-        # The prefiller gets each request with the model name that the decoder gets.
+        # Both pods receive a request with the same model name.
         if missing:
             fails_always = "served name" in must_match and len(missing) == len(names)
             make_finding = error if fails_always else warning
@@ -160,7 +160,7 @@ def _check_pair(
         yield make_finding(PAIRED_SIZES_UNSUPPORTED, decode_ctx.locate(), message)
 
 
-# Values of `KvConnector.role` for the other direction.
+# Values of `KvConnector.role` that transfer in the wrong direction.
 _WRONG_WAY = {
     ComponentType.PREFILLER: ("kv_consumer", "decode"),
     ComponentType.DECODER: ("kv_producer", "prefill"),
@@ -172,16 +172,16 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
 
     Both are errors if an endpoint picker pairs prefill with decode, otherwise warnings.
     """
-    known = []
+    roles_with_connector = []
     for ctx, pods in roles:
         connector = (pods.kv and pods.kv.connector) or pods.command.connector
         if ctx.role.component_type in PD_ROLES and isinstance(connector, KvConnector):
-            known.append((ctx, pods, connector))
-    if not known:
+            roles_with_connector.append((ctx, pods, connector))
+    if not roles_with_connector:
         return
-    first, first_pods, first_connector = known[0]
-    make_finding = error if first.pd_settings is not None else warning
-    for ctx, _, connector in known:
+    first_ctx, first_pods, first_connector = roles_with_connector[0]
+    make_finding = error if first_ctx.pd_settings is not None else warning
+    for ctx, _, connector in roles_with_connector:
         wrong_values = _WRONG_WAY[ctx.role.component_type]
         if connector.role in wrong_values and connector.side_channel is None:
             message = (
@@ -190,17 +190,17 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
                 "transferred from prefillers to decoders; remove the role or use kv_both"
             )
             yield make_finding(KV_TRANSFER_WRONG_WAY, ctx.locate(), message)
-    component_types = {ctx.role.component_type for ctx, _, _ in known}
+    component_types = {ctx.role.component_type for ctx, _, _ in roles_with_connector}
     if component_types != set(PD_ROLES):
         return  # only prefillers, or only decoders
-    for ctx, pods, connector in known[1:]:
+    for ctx, pods, connector in roles_with_connector[1:]:
         engine, first_engine = _get_engine_name(pods), _get_engine_name(first_pods)
-        is_same = connector.transfer_connectors == first_connector.transfer_connectors
-        if engine != first_engine or not is_same:
+        has_same_connectors = connector.transfer_connectors == first_connector.transfer_connectors
+        if engine != first_engine or not has_same_connectors:
             message = (
                 f"transfers its KV cache with {connector.name} ({engine}), but role "
-                f'"{first.role.name}" with {first_connector.name} ({first_engine}); use the same '
-                "in all prefillers and decoders"
+                f'"{first_ctx.role.name}" with {first_connector.name} ({first_engine}); use the '
+                "same in all prefillers and decoders"
             )
             yield make_finding(PAIRED_SETTINGS_DIFFER, ctx.locate(), message)
 
@@ -211,18 +211,18 @@ def _get_engine_name(pods: RolePods) -> str | None:
 
 def check_served_names(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
     """Warn about roles of type `worker` in one service that serve different names."""
-    known = []
+    roles_with_names = []
     for ctx, pods in roles:
         is_worker = ctx.role.component_type is ComponentType.WORKER and ctx.role.replicas
         engine, names = pods.command.engine, pods.command.served_names
         if is_worker and engine and engine.http.rejects_unknown_models and names is not None:
-            known.append((ctx, names))
-    for ctx, names in known[1:]:
-        first, first_names = known[0]
+            roles_with_names.append((ctx, names))
+    for ctx, names in roles_with_names[1:]:
+        first_ctx, first_names = roles_with_names[0]
         if set(names) == set(first_names):
             continue
         message = (
-            f'serves {", ".join(map(quote_value, names))}, but role "{first.role.name}" serves '
+            f'serves {", ".join(map(quote_value, names))}, but role "{first_ctx.role.name}" serves '
             f"{', '.join(map(quote_value, first_names))}: pods of both receive requests, and some "
             "return 404; give both the same --served-model-name"
         )

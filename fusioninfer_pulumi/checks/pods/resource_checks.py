@@ -40,7 +40,7 @@ def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding
     """Warn about engines that have no accelerator."""
     for pod in pods.user_pods:
         # `template_checks` reports a misspelled resource.
-        is_misspelled = any(suggest_accelerator(name) for name, _ in _list_amounts(pod))
+        is_misspelled = any(suggest_accelerator(name) for name, _ in _list_resource_amounts(pod))
         # The workers of these launchers run ranks of the leader's engine.
         runs_leader_engine = pod.is_leader or ctx.launcher in COMMAND_EDITING_LAUNCHERS
         leader_engine = pods.command.engine if runs_leader_engine else None
@@ -50,7 +50,9 @@ def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding
         if _has_devices(pod) or _may_run_on_cpu(pod, pods.command):
             continue
         requested = [
-            f"{name}: {amount}" for name, amount in _list_amounts(pod) if is_accelerator(name)
+            f"{name}: {amount}"
+            for name, amount in _list_resource_amounts(pod)
+            if is_accelerator(name)
         ]
         request = f"requests {requested[0]}" if requested else "requests none"
         message = (
@@ -60,7 +62,8 @@ def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding
         yield warning(ACCELERATORS_NOT_REQUESTED, (*pod.container_path, "resources"), message)
 
 
-def _list_amounts(pod: Pod) -> Iterator[tuple[str, Any]]:
+def _list_resource_amounts(pod: Pod) -> Iterator[tuple[str, Any]]:
+    """Yield name and amount of each resource of the serving container; limits take precedence."""
     resources = pod.container.get("resources") or {}
     amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     yield from ((str(name), amount) for name, amount in amounts.items())
@@ -70,7 +73,7 @@ def _has_devices(pod: Pod) -> bool:
     """Return whether the serving container requests or claims devices, or is privileged."""
     if (pod.container.get("resources") or {}).get("claims"):
         return True
-    for name, amount in _list_amounts(pod):
+    for name, amount in _list_resource_amounts(pod):
         is_device = is_accelerator(name) or (is_extended(name) and not _NETWORK_DEVICE.search(name))
         if is_device and quantity.parse(amount) > 0:
             return True
@@ -79,12 +82,12 @@ def _has_devices(pod: Pod) -> bool:
 
 def _may_run_on_cpu(pod: Pod, leader_command: EngineCommand) -> bool:
     image = (leader_command if pod.is_leader else pod.initial_command).image
-    by_image = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
-    by_variable = any(
+    may_be_cpu_image = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
+    has_cpu_variable = any(
         _CPU_VARIABLES.fullmatch(str(variable.get("name")))
         for variable in pod.container.get("env") or ()
     )
-    return by_image or by_variable or leader_command.value("--device") == "cpu"
+    return may_be_cpu_image or has_cpu_variable or leader_command.value("--device") == "cpu"
 
 
 VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
@@ -124,13 +127,13 @@ SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about missing shared memory, or shared memory above the container's memory limit."""
     has_ranks = _count_communicating_ranks(pods, ctx) > 1
-    shared = parse_amount(get_shared_memory_limit(ctx.role))
+    shared_memory = parse_amount(get_shared_memory_limit(ctx.role))
     for pod in pods.user_pods:
         limit = parse_amount(read_limit(pod.container, "memory"))
-        if shared is not None and limit is not None and shared > limit:
+        if shared_memory is not None and limit is not None and shared_memory > limit:
             message = (
                 f"must be at most the container's memory limit ({quantity.write(limit)}), got "
-                f"{quantity.write(shared)}: files in shared memory count against the limit"
+                f"{quantity.write(shared_memory)}: files in shared memory count against the limit"
             )
             yield warning(MEMORY_LIMIT_TOO_SMALL, ctx.locate("kvTransfer", "sharedMemory"), message)
         has_engine = (
@@ -139,7 +142,7 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             or bool(pod.initial_command.engine)
         )
         # Ranks on TPUs and Neuron devices do not communicate by shared memory.
-        is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_amounts(pod))
+        is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_resource_amounts(pod))
         is_missing = not pod.spec.get("hostIPC") and not find_mount(pod.container, SHARED_MEMORY)
         if has_ranks and has_engine and not is_exempt and is_missing:
             message = (
@@ -162,7 +165,7 @@ def _count_communicating_ranks(pods: RolePods, ctx: Context) -> int:
 
 
 def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Report limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
+    """Report `ephemeral-storage` limits below the model's size: the kubelet evicts such pods.
 
     The kubelet compares files in an emptyDir with the sum of all containers' limits, and other
     files with the limit of the container that writes them (`pkg/kubelet/eviction`).
@@ -175,14 +178,17 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if files.init_downloads:
             containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
         elif not served_model.model.startswith("/") and pod.is_leader:
-            # The engine downloads to the node's disk, unless it mounts a volume of another kind.
-            disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
-            mounted = {
+            # The engine may download to any volume that it mounts; only emptyDirs are on the node's
+            # disk.
+            disk_volumes = {
+                v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}
+            }
+            mounted_volumes = {
                 mount.get("name")
                 for mount in pod.container.get("volumeMounts") or ()
                 if str(mount.get("mountPath")).rstrip("/") != SHARED_MEMORY
             }
-            containers = [pod.container] if mounted <= disk else []
+            containers = [pod.container] if mounted_volumes <= disk_volumes else []
         else:
             continue
         amounts = (parse_amount(read_limit(container, DISK)) for container in containers)
@@ -227,10 +233,10 @@ def _check_offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Findi
         )
 
 
-def _check_host_memory(location: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
+def _check_host_memory(location: Location, pod: Pod, needed: Decimal) -> Iterator[Finding]:
     limit = read_limit(pod.container, "memory")
-    amount, container = quantity.write(need), format_path(pod.container_path)
-    if limit is not None and need >= quantity.parse(limit):
+    amount, container = quantity.write(needed), format_path(pod.container_path)
+    if limit is not None and needed >= quantity.parse(limit):
         message = (
             f"uses {amount} of host memory in each pod, but {container} is limited to {limit}; "
             "raise its memory limit, or offload less"

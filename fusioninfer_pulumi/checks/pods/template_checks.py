@@ -1,7 +1,7 @@
 """Checks of finished pod templates: credentials, and mistakes that the API server rejects.
 
-JSON Schema (`schemas/pod_template.json`) has constraints of single fields. This module has
-constraints between fields, and constraints of quantities and resource names. A server-side dry run
+The JSON Schema `schemas/pod_template.json` has the constraints of single fields. This module checks
+constraints between fields, quantities and resource names. A server-side dry run
 (`checks/server_dry_run.py`) finds violations of other constraints.
 """
 
@@ -39,8 +39,8 @@ def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
             resources = known_mapping(container.get("resources"))
             yield from _check_requirements((*location, "resources"), resources)
             for position, claim in known_mappings(resources.get("claims")):
-                place = (*location, "resources", "claims", position)
-                yield from check_name_exists(place, claim, claims, "claim")
+                claim_location = (*location, "resources", "claims", position)
+                yield from check_name_exists(claim_location, claim, claims, "claim")
             for position, mount in known_mappings(container.get("volumeMounts")):
                 yield from check_name_exists(
                     (*location, "volumeMounts", position), mount, volumes, "volume"
@@ -51,7 +51,7 @@ def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _list_names(spec: Mapping[str, Any], key: str) -> set[str] | None:
-    """Return the names of a list's items, or None if any is an Output."""
+    """Return the names of a list's items, or None if the list, an item or a name is an Output."""
     value = spec.get(key)
     if is_output(value) or any(
         is_output(item) or is_output(known_mapping(item).get("name")) for item in known_list(value)
@@ -63,25 +63,25 @@ def _list_names(spec: Mapping[str, Any], key: str) -> set[str] | None:
 REQUESTS_AND_LIMITS = Rule("requests-and-limits")
 UNKNOWN_RESOURCE = Rule("unknown-resource")
 
-_STANDARD = ("cpu", "memory", "ephemeral-storage")
+_STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES = "hugepages-"
 
-#: Lists in the pod spec, by the word for one of their items.
-_LISTS = {"volume": "volumes", "claim": "resourceClaims"}
+#: Fields of the pod spec, keyed by the word for an item of their list.
+_LIST_FIELDS = {"volume": "volumes", "claim": "resourceClaims"}
 
 
 def known_text(value: Any) -> str:
-    """Return the value if it is a string, else an empty string, for example for an Output."""
+    """Return a string unchanged; for any other value, such as an Output, return an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def known_mapping(value: Any) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, else an empty mapping."""
+    """Return a mapping unchanged; for any other value return an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
 def known_list(value: Any) -> Sequence[Any]:
-    """Return the value if it is a list or tuple, else an empty sequence."""
+    """Return a list or tuple unchanged; for any other value return an empty sequence."""
     return value if isinstance(value, (list, tuple)) else ()
 
 
@@ -98,13 +98,15 @@ def check_name_exists(
     """Check that the pod has a volume or claim with the name that `item` refers to."""
     name = known_text(item.get("name"))
     if name and names is not None and name not in names:
-        have = f" (it has {', '.join(sorted(names))})" if names else ""
-        message = f"the pod has no {kind} {quote_value(name)}{have}; add one to its {_LISTS[kind]}"
+        hint = f" (it has {', '.join(sorted(names))})" if names else ""
+        message = (
+            f"the pod has no {kind} {quote_value(name)}{hint}; add one to its {_LIST_FIELDS[kind]}"
+        )
         yield error(NAME_NOT_FOUND, (*location, "name"), message)
 
 
 def parse_amount(amount: Any) -> Decimal | None:
-    """Parse a quantity; None if it is invalid or unknown."""
+    """Return a quantity as a number, or None if it is invalid or unknown."""
     try:
         return quantity.parse(amount) if isinstance(amount, (str, int, float)) else None
     except ValueError:
@@ -115,31 +117,31 @@ def _check_requirements(location: Location, resources: Mapping[str, Any]) -> Ite
     limits, requests = (known_mapping(resources.get(key)) for key in ("limits", "requests"))
     for key, section in (("limits", limits), ("requests", requests)):
         for name, amount in section.items():
-            here = (*location, key, name)
+            amount_location = (*location, key, name)
             # A name in both sections is reported once.
             if key == "limits" or name not in limits:
-                yield from _check_resource_name(here, name)
-            yield from _check_amount(here, name, amount)
+                yield from _check_resource_name(amount_location, name)
+            yield from _check_amount(amount_location, name, amount)
     for name, amount in requests.items():
-        here, request = (*location, "requests", name), parse_amount(amount)
+        request_location, request = (*location, "requests", name), parse_amount(amount)
         limit = parse_amount(limits.get(name))
         must_be_equal = is_extended(name) or name.startswith(_HUGE_PAGES)
         if must_be_equal and name not in limits:
             message = (
                 f"must equal limits[{name}], which is not set; set it to {quote_value(amount)}"
             )
-            yield error(REQUESTS_AND_LIMITS, here, message)
+            yield error(REQUESTS_AND_LIMITS, request_location, message)
         if request is None or limit is None:
             continue
         if request > limit or (must_be_equal and request < limit):
             relation = "equal" if must_be_equal else "be at most"
             message = f"must {relation} limits[{name}] ({limits[name]}), got {quote_value(amount)}"
-            yield error(REQUESTS_AND_LIMITS, here, message)
+            yield error(REQUESTS_AND_LIMITS, request_location, message)
 
 
 def _check_resource_name(location: Location, name: str) -> Iterator[Finding]:
     suggestion = suggest_accelerator(name)
-    if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
+    if "/" not in name and name not in _STANDARD_RESOURCES and not name.startswith(_HUGE_PAGES):
         hint = "devices have a domain, such as nvidia.com/gpu"
         if suggestion is not None:
             hint = f"did you mean {suggestion}?"
@@ -178,12 +180,14 @@ def check_credentials(location: Location, template: Mapping[str, Any]) -> Iterat
     spec = template.get("spec") or {}
     for key in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(key) or ()):
-            here = (*location, "spec", key, index)
-            yield from check_variables(here, container.get("env") or ())
+            container_location = (*location, "spec", key, index)
+            yield from check_variables(container_location, container.get("env") or ())
             for field in ("command", "args"):
                 for position, name in find_credential_arguments(known_list(container.get(field))):
                     yield _report_credential(
-                        (*here, field, position), name, ", and pass the variable as $(NAME)"
+                        (*container_location, field, position),
+                        name,
+                        ", and pass the variable as $(NAME)",
                     )
 
 
