@@ -31,7 +31,7 @@ class ArgumentDefinition:
     choices: tuple[Any, ...] = ()  #: the accepted values; empty for any
     default: Any = UNKNOWN_DEFAULT  #: its default, `UNKNOWN_DEFAULT` if unknown
     limits: Mapping[str, float] = field(default_factory=dict)  #: `gt`, `ge`, `lt`, `le`
-    deprecated: str | None = None  #: successor, or empty if unknown; None if not deprecated
+    deprecated: str | None = None  #: the successor, or empty if unknown; None if not deprecated
     since: int = 0  #: index of the first release of the range
     until: int | None = None  #: index of the first release after the range, or None if open
 

@@ -117,7 +117,7 @@ SHELL_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
 def replace_variables(text: str, variables: Mapping[str, str], *, in_script: bool) -> str:
-    """Replace references to variables with known values; shell references only in a script."""
+    """Replace references to these variables by their values; shell references only in a script."""
 
     def get_value(match: re.Match[str]) -> str:
         name = next((group for group in match.groups() if group), None)

@@ -256,7 +256,7 @@ class KvConnector(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """What KV cache transfer adds to a role."""
+    """The arguments and the connector that KV cache transfer adds to a role."""
 
     arguments: tuple[Argument, ...] = ()  #: arguments for the engine of every pod
     connector: KvConnector | None = None  #: the connector between pods, or None if there is none
@@ -273,7 +273,7 @@ class OffloadRequest(NamedTuple):
 
 
 class OffloadResult(NamedTuple):
-    """What offloading adds to each pod."""
+    """The arguments, variables and memory that offloading adds to each pod."""
 
     arguments: tuple[Argument, ...]  #: engine arguments; empty if a KV connector offloads
     variables: Mapping[str, str]  #: environment variables
@@ -349,7 +349,7 @@ class KvCache:
     def build_offloading(
         self, command: EngineCommand, request: OffloadRequest, nodes: int, *, is_decoder: bool
     ) -> OffloadResult:
-        """Return what offloading adds to each pod of a replica with this many nodes.
+        """Return what offloading adds to each pod of a replica with this number of nodes.
 
         The command line already sets the parallel sizes.
         """
@@ -394,7 +394,7 @@ class HttpServer:
     paths_with_api_key: re.Pattern[str]  #: pattern of the paths that require the API key
     api_key_variable: str | None = None  #: environment variable that sets the API key
     keep_alive_variable: str  #: variable with the seconds that idle connections stay open
-    drain_flag: str | None = None  #: seconds that running requests may take after SIGTERM
+    drain_flag: str | None = None  #: flag for the seconds that requests may take after SIGTERM
     rejects_unknown_models: bool  #: whether requests for another model get HTTP 404
     reasoning_fields: Mapping[str, tuple[str, ...]]  #: fields with the reasoning, by first release
     api_source: str  #: source of `rejects_unknown_models` and `reasoning_fields`

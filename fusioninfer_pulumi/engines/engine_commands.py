@@ -31,7 +31,7 @@ ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (VLLM, SGLANG
 def parse_command(container: Mapping[str, Any]) -> EngineCommand:
     """Parse a container's command line; never raises.
 
-    The program in the command line determines the engine. Without a command the image's name
+    The program in the command line determines the engine. If there is no command, the image's name
     determines it, or the container's name if the image is unknown. References such as `$(PORT)` to
     variables of the container are replaced by the variables' values.
     """

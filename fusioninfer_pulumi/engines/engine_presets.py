@@ -22,8 +22,8 @@ class EnginePreset:
     Attributes:
         release: The default release. It changes only with minor versions of the library, because
             a new image restarts pods.
-        images: Image by hardware (`GPUs`, `CPUs`, `AMD GPUs`), with `{release}` in it. Hardware is
-            missing if its image names contain more than the release.
+        images: Image pattern with `{release}`, keyed by hardware (`GPUs`, `CPUs`, `AMD GPUs`).
+            Hardware is missing if its image names contain more than the release.
         program: Words that start the engine.
         arguments: Arguments that every pod needs.
         length_arguments: Arguments that limit sequences to the longest that fits. Without them vLLM
@@ -55,8 +55,8 @@ KEEP_ALIVE_SECONDS = "3700"
 #: Name of the engine that the arguments in the model catalogue are for.
 CATALOGUE_ENGINE = VLLM.name
 
-#: By engine name. `e2e/serve` runs vLLM 0.32.0, whose parser accepts the generated arguments.
-#: Sources of vLLM's images: cpu.x86.inc.md and gpu.rocm.inc.md in its
+#: Presets, keyed by engine name. `e2e/serve` runs vLLM 0.32.0, whose parser accepts the generated
+#: arguments. Sources of vLLM's images: cpu.x86.inc.md and gpu.rocm.inc.md in its
 #: docs/getting_started/installation, and docker/Dockerfile.rocm, which installs NIXL. vLLM's GPU
 #: images have no ray. SGLang's image names for AMD contain the release of ROCm and, before 0.5.12,
 #: the GPU.
@@ -89,10 +89,10 @@ PRESETS: Mapping[str, EnginePreset] = {
 
 
 class EditionDefaults(NamedTuple):
-    """The presets by engine name, and the images of endpoint pickers and the sidecar.
+    """The presets, keyed by engine name, and the images of endpoint pickers and the sidecar.
 
     `picker` is the image in FusionInfer's router document. It has no flow control; services that
-    need it get `flow_control_picker`. Only `pd_picker` supports `pd-disaggregation`.
+    need that use `flow_control_picker`. Only `pd_picker` supports `pd-disaggregation`.
     """
 
     presets: Mapping[str, EnginePreset]

@@ -57,7 +57,7 @@ exec {_JOIN}"""
 
 
 def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> Launcher:
-    """Return the default launcher; ray for an unknown engine. `data` is the data parallel size."""
+    """Return the default launcher: ray for unknown engines. `data` is the data parallel size."""
     if engine is None:
         return Launcher.RAY
     supported = engine.multi_node.launchers
@@ -71,7 +71,7 @@ def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) 
 def build_command(
     command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool, waits: bool = False
 ) -> ContainerCommand | None:
-    """Return the command line of the leader or of a worker; None if it does not change.
+    """Return the command line of the leader or of a worker, or None if it does not change.
 
     `launcher` is one of `COMMAND_EDITING_LAUNCHERS`. If `waits` is True, a ray worker waits until
     the ray head is up instead of exiting, because some restart policies recreate the whole replica
@@ -140,25 +140,25 @@ def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
 
 
 def _build_data_parallel_command(
-    command: EngineCommand, wanted: Sequence[Argument]
+    command: EngineCommand, arguments_to_set: Sequence[Argument]
 ) -> ContainerCommand:
     # The command is explicit, because the entrypoint of older images does not accept --headless.
     program, arguments = _split_program(command)
-    shell_only: list[Argument] = []
-    for argument in select_new_arguments(command, wanted):
+    shell_arguments: list[Argument] = []
+    for argument in select_new_arguments(command, arguments_to_set):
         if argument.in_script and not argument.values:
-            shell_only.append(argument)
+            shell_arguments.append(argument)
         else:
             arguments += argument.words
-    if not shell_only:
+    if not shell_arguments:
         return ContainerCommand(program, arguments)
-    # The shell computes the node's first rank (`shell_only`); `"$@"` are the other words.
-    script = f'exec {shlex.join(program)} "$@"{format_script_words(shell_only)}'
+    # The shell computes the node's first rank (`shell_arguments`); `"$@"` are the other words.
+    script = f'exec {shlex.join(program)} "$@"{format_script_words(shell_arguments)}'
     return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
 
 
 def _split_program(command: EngineCommand) -> tuple[list[str], list[str]]:
-    """Return the program (`vllm serve` by default, its model comes first) and its arguments."""
+    """Return the program, `vllm serve` by default, and its arguments, a positional model first."""
     program = list(command.program)
     arguments = split_joined_flags(command.argv.texts()[len(program) :])
     if command.is_vllm_serve or not program:

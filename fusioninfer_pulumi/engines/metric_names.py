@@ -52,17 +52,17 @@ def has_metric(metric: str, engine: str, release: str | None) -> bool | None:
     """Return whether an engine's release has a metric, or None if that is unknown."""
     if not metric.startswith(f"{engine}:"):
         return False
-    table = _load()[engine]
+    table = _load_tables()[engine]
     oldest, newest = map(parse_release, table["releases"])
-    span = table["metrics"].get(strip_suffix(metric))
-    if release is None or span is None or not oldest <= parse_release(release) <= newest:
+    releases = table["metrics"].get(strip_suffix(metric))
+    if release is None or releases is None or not oldest <= parse_release(release) <= newest:
         return None
-    since, until = span
+    since, until = releases
     number = parse_release(release)
     return parse_release(since) <= number and (until is None or number < parse_release(until))
 
 
 @cache
-def _load() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-    return table
+def _load_tables() -> dict[str, Any]:
+    tables: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return tables

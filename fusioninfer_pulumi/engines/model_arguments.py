@@ -26,15 +26,15 @@ def is_gated(model: str) -> bool:
 
 @dataclass(frozen=True)
 class ServedModel:
-    """The model that the arguments should set.
+    """The model that an engine should serve.
 
     Attributes:
         model: A Hugging Face repository, or the path of the model's files.
         revision: Revision of the repository, or None for its main branch.
         name: Served name that the user sets, or None if not set.
-        default_name: Served name if neither `name` nor the arguments set one; None for the
+        default_name: Served name if neither `name` nor the arguments set one, or None for the
             engine's default.
-        adapters: Repository or path of each LoRA adapter, by adapter name.
+        adapters: Repository or path of each LoRA adapter, keyed by adapter name.
         limits: The values of `maxRank`, `maxAdapters` and `maxCpuAdapters` in `model.lora`, if set.
     """
 
@@ -49,7 +49,7 @@ class ServedModel:
 def build_model_arguments(
     command: EngineCommand, engine: Engine, served_model: ServedModel
 ) -> tuple[list[Argument], str | None]:
-    """Return the arguments to add, and the positional model, or None if there is none to add."""
+    """Return the arguments to add, and the positional model to add, or None if there is none."""
     arguments: list[Argument] = []
     positional = None
     if command.model is None:
@@ -127,8 +127,8 @@ def check_accelerators(
 ) -> list[Finding]:
     """Check that an engine uses exactly the accelerators that its replica requests.
 
-    Call it only for pods that request accelerators. Unknown sizes are not checked. Locations name
-    the flag.
+    Call this only for pods that request accelerators. Unknown sizes are not checked. The findings'
+    locations name the flag.
     """
     parallelism, engine = command.parallelism, command.engine
     # A leader with 0 local ranks only serves HTTP; the ranks of the other pods are unknown.

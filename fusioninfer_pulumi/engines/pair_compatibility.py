@@ -111,7 +111,7 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
 
 
 class PairCompatibility(NamedTuple):
-    """What happens to requests that a prefill and a decode pod serve together."""
+    """Whether a prefill and a decode pod are compatible, and how that affects requests."""
 
     state: Compatibility  #: whether the decode pod can use the KV cache of the prefill pod
     differences: tuple[str, ...] = ()  #: settings that differ, such as `dtype float16 -> bfloat16`
@@ -120,7 +120,7 @@ class PairCompatibility(NamedTuple):
 
 
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
-    """Compare the settings of a prefill and a decode pod, and return what happens to requests.
+    """Compare the settings of a prefill and a decode pod.
 
     The state is `UNKNOWN` if arguments are hidden, or if engines or connectors are unknown or
     differ. Except for releases with which decode certainly hangs, it is also `UNKNOWN` if

@@ -72,7 +72,7 @@ _REPORTS_FAILURES: ReleaseNumber = (0, 11, 2)
 #: `kv_load_failure_policy` (vllm#40364).
 _SURVIVES_FAILURES: ReleaseNumber = (0, 22, 0)
 #: First release whose prefill engines answer with `remote_request_id`. Decode engines of this and
-#: later releases get no KV cache from older prefill engines, and wait (`update_state_after_alloc`).
+#: later releases receive no KV cache from older prefill engines, and wait (`update_state_after_alloc`).
 #: If the client disconnects, the decode engine exits with a KeyError (measured: prefill 0.12.0,
 #: decode 0.32.0).
 _REQUEST_IDS: ReleaseNumber = (0, 13, 0)
@@ -90,8 +90,8 @@ _HANGS = "these requests get no answer, and decode may exit when their clients d
 #: Address and port of NIXL's handshake (`vllm/envs.py`). Other pods must reach the address, whose
 #: default is localhost. Each rank adds its number to the port.
 _SIDE_CHANNEL = ("VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT")
-#: Variable with the seed of the block hashes. Its default is random in each process (up to 0.25.0
-#: at least), so processes cannot find each other's blocks.
+#: Variable with the seed of the block hashes. Its default is random in each process (at least up
+#: to 0.25.0), so processes cannot find each other's blocks.
 _HASH_SEED_ENV = "PYTHONHASHSEED"
 
 TRANSFER = "--kv-transfer-config"

@@ -243,7 +243,7 @@ def _plan_transfer(
     """Return the arguments for KV cache transfer, and for offloading with a connector."""
     args, field = ctx.role.kv_transfer, ctx.locate("kvTransfer")
     engine, connector = command.engine, command.connector
-    # `add_kv_offloading` sets the arguments of other engines.
+    # For other engines, `add_kv_offloading` sets the arguments.
     offloads_by_connector = engine is not None and engine.kv_cache.offloads_by_connector
     offloading = get_offload_request(ctx.role) if offloads_by_connector else None
     if engine is not None and isinstance(connector, str):

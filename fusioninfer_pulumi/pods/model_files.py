@@ -131,7 +131,8 @@ def get_cache_claim_name(service: str, cache: CacheArgs) -> Any:
 def _plan_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool) -> dict[str, str]:
     """Mount or download the adapters; return the repository or path of each, by adapter name."""
     adapters: dict[str, str] = {}
-    # Path of each source's files, which adapters may share; its repository if the engine downloads.
+    # Path of each source's files, or its repository if the engine downloads it. Adapters may share
+    # a source.
     paths: dict[ModelSource, str] = {}
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
         source = parse_model_uri(adapter.uri)

@@ -260,7 +260,7 @@ class RolePods:
         port: Port that the pods serve on; 0 until `record_engine_command`.
         kv: The plan for KV cache transfer, or None if the role does not transfer, publish or
             offload its KV cache.
-        offload: What offloading adds to each pod, or None if the role does not offload.
+        offload: The additions of KV cache offloading, or None if the role does not offload.
         revision: Hash of the finished templates. It does not depend on the service's metadata or
             replica counts. Outputs are hashed as placeholders.
         pair_revision: Hash of the settings that prefill and decode engines must share; see

@@ -71,7 +71,7 @@ from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, UNKNOW
 CPU = "cpu"
 #: Default cache directory of huggingface_hub in images of vLLM and SGLang, which run as root.
 _HUB_CACHE = "/root/.cache/huggingface"
-#: Origins of values.
+#: Sources of values.
 USER = "user"
 MODEL = "model catalogue"
 RELEASE = "engine release"
@@ -85,7 +85,7 @@ _NVIDIA_GPU, _AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
 _AMD = re.compile(r"(?<![a-z])mi[0-9]{3}", re.IGNORECASE)
 _HOSTNAME_LABEL = "kubernetes.io/hostname"
 _GIB = 2**30
-_CPUS = 4  # of a replica without GPUs
+_CPUS = 4  # CPUs that a replica without GPUs requests
 
 
 class Expansion(NamedTuple):
@@ -143,7 +143,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
             incomplete.add(("roles", position))
     timeout_fields, timeout_values = _extend_timeouts(args, roles)
     expanded = args.model_copy(update={"roles": roles, **timeout_fields})
-    # The generated containers replace this field.
+    # The generated containers replace the field `engine`.
     expanded = _unset_fields(expanded, "engine")
     values += timeout_values
     provenance = Provenance(user_args, user_fields, tuple(values), generated_roles)
@@ -161,7 +161,7 @@ def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
 def _extend_timeouts(
     args: InferenceServiceArgs, expanded_roles: Sequence[RoleArgs]
 ) -> tuple[dict[str, Any], list[PresetValue]]:
-    """Return `wait` and `rollout` with longer timeouts if needed, and the timeouts' sources."""
+    """Return `wait` and `rollout` with longer timeouts if needed, and how to explain them."""
     longest_startup = 0
     for user_role, role in zip(args.roles, expanded_roles, strict=True):
         if role.startup is not None and role.startup is not user_role.startup:
@@ -183,7 +183,7 @@ def _extend_timeouts(
 
 @dataclass
 class _RoleExpander:
-    """Generates the template and the fields of one role; records their sources and findings."""
+    """Generates the template and the fields of one role; records sources of values, and findings."""
 
     args: InferenceServiceArgs
     model: ModelArgs
@@ -202,7 +202,7 @@ class _RoleExpander:
         name, is_default = self.user_role.name, engine_args.version is None
         self.role_engine = RoleEngine(name, self.engine.title, self.release, is_default)
         self.model_name = hub_name(self.model.uri) or ""
-        self.weights = get_weights_size(self.model)
+        self.weights_size = get_weights_size(self.model)
         self.template: Mapping[str, Any] = self.user_role.template or {}
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
         self.user_container = self._find_user_container()
@@ -216,8 +216,10 @@ class _RoleExpander:
         if self.is_cpu:
             self.hardware = "CPUs"
         images = self.preset.images
-        pattern = images.get(self.hardware, images["GPUs"])
-        self.image = use_mirror(pattern.format(release=self.release), self.args.image_registry)
+        image_pattern = images.get(self.hardware, images["GPUs"])
+        self.image = use_mirror(
+            image_pattern.format(release=self.release), self.args.image_registry
+        )
         # The user's arguments, parsed as arguments of the chosen engine.
         program = self.user_container.get("command") or list(self.preset.program)
         generated = {"name": self.engine.name, "image": self.image, "command": program}
@@ -254,7 +256,7 @@ class _RoleExpander:
         if role.component_type is not ComponentType.WORKER and role.kv_transfer is None:
             yield "kv_transfer", KvTransferArgs()
             self._note("kvTransfer", "{}", LIBRARY, "decode pods load prefill's KV cache")
-        size = self.weights
+        size = self.weights_size
         if role.startup is None and size is not None and "startupProbe" not in self.user_container:
             yield "startup", StartupArgs(model_size=quantity.write(size))
             if self.model.size is not None:
@@ -334,19 +336,19 @@ class _RoleExpander:
         user limits the length of sequences, the capacity package takes precedence, because shorter
         sequences may need fewer GPUs.
         """
-        catalogued = None
+        catalogue_plan = None
         if self.engine.name == CATALOGUE_ENGINE:
-            catalogued = find_catalogue_gpu_plan(self.model_name, accelerator)
-        if catalogued is not None and self.length_limit is None:
-            return catalogued
+            catalogue_plan = find_catalogue_gpu_plan(self.model_name, accelerator)
+        if catalogue_plan is not None and self.length_limit is None:
+            return catalogue_plan
         is_worker = self.user_role.component_type is ComponentType.WORKER
         wide_ep = self.preset.supports_wide_ep and not is_worker
-        computed = compute_gpu_plan(
+        computed_plan = compute_gpu_plan(
             self.model, accelerator, self.engine.name, self.length_limit, wide_ep=wide_ep
         )
-        if catalogued is not None and isinstance(computed, str):
-            return catalogued
-        return computed
+        if catalogue_plan is not None and isinstance(computed_plan, str):
+            return catalogue_plan
+        return computed_plan
 
     def _split_model(self, gpus: int) -> GpuPlan:
         """Return a plan with a tensor rank for each GPU and a pipeline stage for each pod."""
@@ -391,17 +393,17 @@ class _RoleExpander:
         serving = overlay(generated, {**self.user_container, **merged_lists})
         containers = [dict(container) for container in self.spec.get("containers") or ()]
         names = [container["name"] for container in containers]
-        location = names.index(serving["name"]) if serving["name"] in names else len(containers)
-        containers[location : location + 1] = [serving]
+        position = names.index(serving["name"]) if serving["name"] in names else len(containers)
+        containers[position : position + 1] = [serving]
         spec: dict[str, Any] = {**self.spec, "containers": containers}
-        # Unlike `args` and `env`, the user's ports may have another index in the generated list.
+        # Unlike `args` and `env`, the user's ports may move to other indexes in the generated list.
         ports: Location = (
             "roles",
             self.position,
             "template",
             "spec",
             "containers",
-            location,
+            position,
             "ports",
         )
         user_names = [port.get("name") for port in self.user_container.get("ports") or ()]
@@ -474,21 +476,23 @@ class _RoleExpander:
         preset, port = self.preset, self.user_role.port
         words: list[str] = []
         if port is not None and port != self.engine.http.default_port:
-            words += self._select_missing((PORT_FLAG, str(port)), USER, "port")
+            words += self._select_missing_arguments((PORT_FLAG, str(port)), USER, "port")
         reason = "other pods reach the engine and its metrics"
-        words += self._select_missing(preset.arguments, RELEASE, reason)
+        words += self._select_missing_arguments(preset.arguments, RELEASE, reason)
         if self.is_cpu or gpu_plan.limits_length:
             reason = "the longest sequence that the cache holds"
-            words += self._select_missing(preset.length_arguments, LIBRARY, reason)
+            words += self._select_missing_arguments(preset.length_arguments, LIBRARY, reason)
         # Multi-node replicas do not drain: workers cannot see when their leader has finished, and
         # would always wait for the whole timeout.
         has_drain = parse_release(self.release) >= parse_release(preset.drain_since)
         if has_drain and role.nodes == 1:
             reason = "seconds a terminating pod gets to finish its requests"
-            words += self._select_missing(self._shorten_drain(), LIBRARY, reason)
-        catalogued = find_catalogue_model(self.model_name)
-        if catalogued is not None and self.engine.name == CATALOGUE_ENGINE:
-            words += self._select_missing(catalogued.arguments, MODEL, catalogued.source)
+            words += self._select_missing_arguments(self._shorten_drain(), LIBRARY, reason)
+        catalogue_model = find_catalogue_model(self.model_name)
+        if catalogue_model is not None and self.engine.name == CATALOGUE_ENGINE:
+            words += self._select_missing_arguments(
+                catalogue_model.arguments, MODEL, catalogue_model.source
+            )
         return words
 
     def _shorten_drain(self) -> tuple[str, ...]:
@@ -500,7 +504,9 @@ class _RoleExpander:
         seconds = min(int(default_seconds), compute_drain_seconds(grace))
         return (flag, str(seconds)) if seconds > 0 else ()
 
-    def _select_missing(self, wanted: Sequence[str], source: str, reason: str) -> list[str]:
+    def _select_missing_arguments(
+        self, wanted: Sequence[str], source: str, reason: str
+    ) -> list[str]:
         """Return the arguments whose flags the user does not set; note each flag's value."""
         missing: list[str] = []
         starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
@@ -520,7 +526,7 @@ class _RoleExpander:
         if gpu_plan.gpus and not role.resource_claims and not self.user_gpus:
             limits[_AMD_GPU if self.is_amd else _NVIDIA_GPU] = str(gpu_plan.gpus)
         if self.is_cpu:
-            memory = self.preset.cpu_cache + int(self.weights or 4 * _GIB) + 4 * _GIB
+            memory = self.preset.cpu_cache + int(self.weights_size or 4 * _GIB) + 4 * _GIB
             memory_reason = "weights, KV cache and 4Gi"
             cpus, cpu_reason = _CPUS, "CPUs of one replica"
         else:
@@ -536,7 +542,7 @@ class _RoleExpander:
                 memory_reason += ", and kvCacheOffloading.cpu"
         requests = {"cpu": str(cpus), "memory": f"{-(-memory // _GIB)}Gi"}
         user_resources = self.user_container.get("resources") or {}
-        # The API server rejects a request above its limit. So a user's limit that is lower than the
+        # The API server rejects a request above its limit, so a user's limit that is lower than the
         # generated request becomes the request.
         lower_limits = {
             name: limit
@@ -568,7 +574,7 @@ class _RoleExpander:
     def _note_generated(
         self, user_fields: Mapping[str, Any], key: str, value: str, source: str, reason: str
     ) -> None:
-        """Note the user's value of a field if it is set, else the generated one."""
+        """Note the user's value of a field if it is set, otherwise the generated one."""
         if key not in user_fields:
             self._note(key, value, source, reason)
         elif isinstance(user_fields[key], (str, int)):

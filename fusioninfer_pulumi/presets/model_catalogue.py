@@ -24,7 +24,7 @@ class GpuPlan(NamedTuple):
     parallelism: ParallelismArgs | None = None  #: the sizes, or None if the library sets none
     source: str = ""  #: where the GPUs and sizes come from
     reason: str = ""  #: why they were chosen
-    limits_length: bool = False  #: whether vLLM chooses the longest sequence that fits
+    limits_length: bool = False  #: whether the sequence length is limited to what fits in memory
 
 
 class CatalogueModel(NamedTuple):
@@ -40,7 +40,7 @@ class CatalogueModel(NamedTuple):
 
 @cache
 def load_catalogue() -> Mapping[str, CatalogueModel]:
-    """Return all models by name."""
+    """Return the catalogue's models, keyed by name."""
     document = json.loads(_FILE.read_text(encoding="utf-8"))
     models: dict[str, CatalogueModel] = {}
     for entry in document["models"]:
@@ -59,15 +59,15 @@ def load_catalogue() -> Mapping[str, CatalogueModel]:
 
 
 def _build_gpu_plan(gpus: int, *, expert: bool = False, auto: bool = False) -> GpuPlan:
-    split = None
+    parallelism = None
     if gpus > 1:
-        split = ParallelismArgs(tensor=gpus, expert=True if expert else None)
+        parallelism = ParallelismArgs(tensor=gpus, expert=True if expert else None)
     reason = "by the memory of its recipe" if auto else "its entry for this accelerator"
-    return GpuPlan(gpus, split, "model catalogue", reason, limits_length=auto)
+    return GpuPlan(gpus, parallelism, "model catalogue", reason, limits_length=auto)
 
 
 def find_catalogue_model(name: str) -> CatalogueModel | None:
-    """Return the model with this repository, or with this quantized sibling; None if unknown."""
+    """Return the model with this repository or quantized sibling, or None if it is unknown."""
     models = load_catalogue()
     if name in models:
         return models[name]
@@ -116,8 +116,8 @@ def compute_gpu_plan(
         sizes["pipeline"] = result.nodes
     if result.has_expert_parallelism:
         sizes["expert"] = True
-    split = ParallelismArgs(**sizes) if sizes else None
-    return GpuPlan(result.tensor, split, "capacity", result.reason)
+    parallelism = ParallelismArgs(**sizes) if sizes else None
+    return GpuPlan(result.tensor, parallelism, "capacity", result.reason)
 
 
 def find_catalogue_gpu_plan(name: str, accelerator: str) -> GpuPlan | None:
@@ -127,20 +127,20 @@ def find_catalogue_gpu_plan(name: str, accelerator: str) -> GpuPlan | None:
 
 
 def get_weights_size(model: ModelArgs) -> Decimal | None:
-    """Return the bytes of a model's weights, or None if unknown: `model.size` takes precedence."""
+    """Return the bytes of a model's weights, or None if unknown; `model.size` takes precedence."""
     if model.size is not None:
         return quantity.parse(model.size)
     # The catalogue takes precedence, so that installed packages do not change the result.
-    catalogued = load_catalogue().get(hub_name(model.uri) or "")
-    if catalogued is not None:
-        return Decimal(catalogued.bytes)
+    catalogue_model = load_catalogue().get(hub_name(model.uri) or "")
+    if catalogue_model is not None:
+        return Decimal(catalogue_model.bytes)
     find_bytes = _get_capacity_method("model_bytes")
     size = None if find_bytes is None else find_bytes(model)
     return None if size is None else Decimal(size)
 
 
 def suggest_model(model: ModelArgs) -> str | None:
-    """Return the known model that a misspelled name probably means, or None for any other name."""
+    """Return the known model that a misspelled name probably means, or None if there is none."""
     name = hub_name(model.uri)
     if name is None or model.config is not None or find_catalogue_model(name) is not None:
         return None

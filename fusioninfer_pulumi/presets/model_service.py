@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fusioninfer_pulumi.generated import dicts
 
-#: Arguments in `more` that are fields of the serving roles; the others are fields of the service.
+#: Names in `additional_fields` that are fields of the serving roles; others are of the service.
 ROLE_FIELDS = (
     "autoscaling", "gpus", "kv_cache_offloading", "kv_events", "kv_transfer", "multinode",
     "parallelism", "port", "resource_claims", "startup", "template", "topology_spread",
@@ -33,7 +33,7 @@ def model_service(
     prefill_replicas: int = 0,
     router: RoleArgs | dicts.RouterDict | None = None,
     engine: EngineArgs | dicts.EngineArgsDict | str | None = None,
-    **more: Unpack[dicts.ModelServiceDict],
+    **additional_fields: Unpack[dicts.ModelServiceDict],
 ) -> InferenceServiceArgs:
     """Return a service that serves a model; the library generates its containers.
 
@@ -41,29 +41,29 @@ def model_service(
         model: The model's name on Hugging Face, a `uri` such as `s3://bucket/key`, or the field
             `model` of a service.
         accelerator: Model of the GPUs, such as `H100`, or `cpu`. May be None if `gpus` or
-            `parallelism` sets the number of GPUs; without it GPU memory is not checked.
+            `parallelism` sets the number of GPUs; GPU memory is then not checked.
         replicas: Replicas that generate tokens.
         prefill_replicas: Replicas for disaggregated prefill; 0 for no disaggregation.
         router: The router role, or its fields, such as `{"gateway": {...}, "httproute": {...}}`.
             By default there is a router only if `prefill_replicas` is set; otherwise a Kubernetes
             Service is the endpoint.
         engine: The engine and its release; text such as `0.32.0` is a release of vLLM.
-        more: More fields of the service, such as `namespace`, `wait` or `monitoring`, and of its
-            serving roles, such as `gpus`, `template` or `autoscaling`.
+        additional_fields: Fields of the service, such as `namespace`, `wait` or `monitoring`, and
+            of its serving roles, such as `gpus`, `template` or `autoscaling`.
 
     Raises:
-        InvalidServiceError: If a field is unknown or invalid; it has all findings.
+        InvalidServiceError: If a field is unknown or invalid; the exception has all findings.
     """
-    fields: dict[str, Any] = dict(more)
-    known = {*inspect.signature(model_service).parameters, *ROLE_FIELDS}
-    known |= {*InferenceServiceArgs.model_fields} - {"roles"}
-    unknown = []
-    for name in sorted(set(fields) - known):
-        closest = closest_name(name, known)
+    fields: dict[str, Any] = dict(additional_fields)
+    known_names = {*inspect.signature(model_service).parameters, *ROLE_FIELDS}
+    known_names |= {*InferenceServiceArgs.model_fields} - {"roles"}
+    findings = []
+    for name in sorted(set(fields) - known_names):
+        closest = closest_name(name, known_names)
         message = f"unknown field; did you mean {closest}?" if closest else "unknown field"
-        unknown.append(error(UNKNOWN_KEY, (name,), message))
-    if unknown:
-        raise InvalidServiceError(unknown, "model_service")
+        findings.append(error(UNKNOWN_KEY, (name,), message))
+    if findings:
+        raise InvalidServiceError(findings, "model_service")
     role_fields = {name: fields.pop(name) for name in ROLE_FIELDS if name in fields}
     if accelerator is not None:
         role_fields["accelerator"] = accelerator
