@@ -134,7 +134,7 @@ class Parallelism(NamedTuple):
 
 
 class ParallelSizes:
-    """The flags of an engine for its parallel sizes; `read` returns the sizes as `Parallelism`.
+    """The flags of an engine for its parallel sizes; `parse` returns the sizes as `Parallelism`.
 
     A tuple named `..._flags` has the spellings of one flag.
 
@@ -157,7 +157,7 @@ class ParallelSizes:
     rank_port_flags: tuple[str, ...] = ()
     supervisor_port: tuple[str, int] = ("", 0)
 
-    def read(self, command: EngineCommand) -> Parallelism | None:
+    def parse(self, command: EngineCommand) -> Parallelism | None:
         """Return the parallel sizes that the arguments set, or None if a size is unknown.
 
         A size is unknown if arguments are hidden, a value is not a positive integer (such as `$TP`;
@@ -570,8 +570,8 @@ class EngineCommand:
 
     @property
     def parallelism(self) -> Parallelism | None:
-        """The parallel sizes; see `ParallelSizes.read`."""
-        return self.engine.sizes.read(self) if self.engine is not None else None
+        """The parallel sizes; see `ParallelSizes.parse`."""
+        return self.engine.sizes.parse(self) if self.engine is not None else None
 
     @property
     def connector(self) -> KvConnector | str | None:

@@ -186,8 +186,8 @@ class SglangSizes(ParallelSizes):
     expert_flags = ("--ep-size", "--expert-parallel-size", "--ep")
     needs_expert_ranks = True
 
-    def read(self, command: EngineCommand) -> Parallelism | None:
-        sizes = super().read(command)
+    def parse(self, command: EngineCommand) -> Parallelism | None:
+        sizes = super().parse(command)
         if sizes is None or sizes.data == 1:
             return sizes
         # With context parallelism (--attn-cp-size) the ranks of --dp-size may not be copies of the

@@ -205,8 +205,8 @@ class VllmSizes(ParallelSizes):
     # The supervisor reports the health of a pod's ranks (`dp_supervisor.py`, 0.22.0 and later).
     supervisor_port = ("--data-parallel-supervisor-port", 9256)
 
-    def read(self, command: EngineCommand) -> Parallelism | None:
-        sizes = super().read(command)
+    def parse(self, command: EngineCommand) -> Parallelism | None:
+        sizes = super().parse(command)
         # With these flags a process runs only one data parallel rank.
         runs_one_rank = command.has(*_RANK_FLAGS, *_EXTERNAL_LB_FLAGS)
         if sizes is not None and sizes.data_local is None and runs_one_rank:

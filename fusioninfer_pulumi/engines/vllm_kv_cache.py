@@ -72,9 +72,9 @@ _REPORTS_FAILURES: ReleaseNumber = (0, 11, 2)
 #: `kv_load_failure_policy` (vllm#40364).
 _SURVIVES_FAILURES: ReleaseNumber = (0, 22, 0)
 #: First release whose prefill engines answer with `remote_request_id`. Decode engines of this and
-#: later releases receive no KV cache from older prefill engines, and wait (`update_state_after_alloc`).
-#: If the client disconnects, the decode engine exits with a KeyError (measured: prefill 0.12.0,
-#: decode 0.32.0).
+#: later releases receive no KV cache from older prefill engines, and wait
+#: (`update_state_after_alloc`). If the client disconnects, the decode engine exits with a KeyError
+#: (measured: prefill 0.12.0, decode 0.32.0).
 _REQUEST_IDS: ReleaseNumber = (0, 13, 0)
 #: First release whose handshake message has a pipeline rank (three parts in 0.26.0, two in 0.25.0).
 #: A message with the wrong number of parts ends a prefill engine's thread

@@ -183,7 +183,7 @@ def _extend_timeouts(
 
 @dataclass
 class _RoleExpander:
-    """Generates the template and the fields of one role; records sources of values, and findings."""
+    """Generates the template and the fields of one role; records value sources and findings."""
 
     args: InferenceServiceArgs
     model: ModelArgs
