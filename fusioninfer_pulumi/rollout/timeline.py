@@ -181,10 +181,7 @@ class _SimulatedCluster:
             awaited = state.find_in_phases(LwsPhase.CHANGING, LwsPhase.STARTING)
             if not state.is_polling and not self.available.intersection(awaited):
                 batches.append(self._build_row())
-                # Move to the next deadline, and make its LeaderWorkerSets available.
-                self.has_started_pods = False
-                self.now = min(state.lws[name].deadline for name in awaited)
-                self.available |= {name for name in awaited if state.lws[name].deadline <= self.now}
+                self._pass_time(state, awaited)
             observation = PollCompleted(self.now, self._list_snapshots())
         if self.has_started_pods:
             batches.append(self._build_row())
@@ -195,6 +192,12 @@ class _SimulatedCluster:
             or (lws_step.has_optional_replicas and self.changes[lws_step.name].starts_pods)
         )
         return Timeline(before, tuple(batches), self._build_row(is_over=True), not_awaited)
+
+    def _pass_time(self, state: UpdateState, awaited: Sequence[str]) -> None:
+        """Move to the next deadline, and make its LeaderWorkerSets available."""
+        self.has_started_pods = False
+        self.now = min(state.lws[name].deadline for name in awaited)
+        self.available |= {name for name in awaited if state.lws[name].deadline <= self.now}
 
     def _build_lws_state(self, lws_step: LwsStep) -> LwsState:
         change = self.changes[lws_step.name]
