@@ -98,10 +98,12 @@ from fusioninfer_pulumi.rules.common import (
     WRONG_TYPE as WRONG_TYPE,
 )
 from fusioninfer_pulumi.topology.capacity_model import (
-    GangForm as GangForm,
+    GangMode as GangForm,  # noqa: F401  # former name, still used by other packages
+    GangMode as GangMode,
     NodePool as NodePool,
     RoleDemand as RoleDemand,
-    capacity as capacity,
+    compute_gang_capacity as capacity,  # noqa: F401  # former name, still used by other packages
+    compute_gang_capacity as compute_gang_capacity,
 )
 from fusioninfer_pulumi.topology.gang import (
     get_gang_minima as get_gang_minima,

@@ -17,7 +17,7 @@ class StackSpec:
     """Fields of a LeaderWorkerSet's spec in the stack's state.
 
     Attributes:
-        gang: The `GangPlan.reference` of its pods, or empty.
+        gang: The `GangPlan.reference` of the pods; empty if they are in no gang.
     """
 
     sub_group_policy: Mapping[str, Any]
@@ -31,13 +31,13 @@ class StackLws:
     """A LeaderWorkerSet in the stack's state.
 
     Attributes:
-        name: Its Kubernetes name, or empty if not known yet.
-        layout: The layout according to its labels, or None if this library did not create it.
+        name: Kubernetes name, or empty if not known yet.
+        layout: See `derive_layout`.
         spec: Fields of its spec, or None if unknown.
-        version: Its uid and generation; a replacement changes the uid, an update the generation.
-        role: Name of its role, or empty if its labels have none.
-        pair_revision: Value of its pair revision label, or empty.
-        engine: Its engine, only in previews and if it contains no secrets.
+        version: UID and generation; a replacement changes the UID, an update the generation.
+        role: Name of its role, or empty if it has no such label.
+        pair_revision: Value of its label `pair-revision`, or empty.
+        engine: The engine of its pods; known only in previews and if the object has no secrets.
     """
 
     logical_name: str
@@ -56,18 +56,22 @@ class StackLws:
     def component(self) -> str:
         """Logical name of its component, or empty if unknown.
 
-        With the logical name `prod-decode-0` and the Kubernetes name `chat-decode-0` (service
+        If it has the logical name `prod-decode-0` and the Kubernetes name `chat-decode-0` (service
         `chat`), the component is `prod`.
         """
         suffix = self.name[len(self.service) :]
-        has_prefix = self.service and suffix and self.name.startswith(f"{self.service}-")
-        is_derived = has_prefix and self.logical_name.endswith(suffix)
-        return self.logical_name[: -len(suffix)] if is_derived else ""
+        if (
+            self.service
+            and self.name.startswith(f"{self.service}-")
+            and self.logical_name.endswith(suffix)
+        ):
+            return self.logical_name[: -len(suffix)]
+        return ""
 
     def has_name(self, name: str, namespace: Any) -> bool:
-        """Return whether it has this name and, as far as both are known, this namespace."""
-        is_elsewhere = isinstance(namespace, str) and self.namespace not in ("", namespace)
-        return self.name == name and not is_elsewhere
+        """Return whether it has this name and, if both namespaces are known, this namespace."""
+        other_namespace = isinstance(namespace, str) and self.namespace not in ("", namespace)
+        return self.name == name and not other_namespace
 
 
 def derive_layout(lws_labels: Mapping[str, Any]) -> Layout | None:

@@ -573,8 +573,7 @@ def _fail_overdue(state: UpdateState, now: float) -> tuple[Fail, ...]:
 def _fail_blocked(state: UpdateState, now: float) -> tuple[Fail, ...]:
     if state.blocked_since is None:
         return ()
-    first_waiting, *_ = state.find_in_phases(LwsPhase.WAITING)
-    first = state.lws[first_waiting].step
+    first = next(lws.step for lws in state.lws.values() if lws.phase is LwsPhase.WAITING)
     if now - state.blocked_since <= _parse_seconds(first.timeout):
         return ()
     names = tuple(name for name in state.lws if name in state.unavailable_lws)

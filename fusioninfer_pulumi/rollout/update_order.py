@@ -212,7 +212,6 @@ def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
     is_per_role, count = plan.shape.layout is Layout.PER_ROLE, len(lws.replicas)
     is_grouped = is_group_rollout(plan)
     ordinal = lws.replicas[0].index
-    sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
     limit_unit = str(lws.group) if is_grouped else lws.name
     limit, timeout = rollout.parallel_limit, rollout.timeout
     is_frozen = ordinal < rollout.partition and not is_per_role
@@ -234,7 +233,7 @@ def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
         limit_scope="" if is_grouped else role.name,
         limit_unit=limit_unit,
         # `_assign_pair_waves` divides the wave of a role into three.
-        wave=3 * role.position if sequential else 0,
+        wave=3 * role.position if plan.rollout.role_order is RoleOrder.SEQUENTIAL else 0,
         wave_scope=limit_unit if is_grouped else "",
         is_required=required > 0 if is_per_role else ordinal < required,
         is_frozen=is_frozen,

@@ -6,7 +6,7 @@ rules, with lines under ``pkg/scheduler`` of that version:
 
 * A replica is a subgroup. It is placed as a whole or not at all: if one pod finds no node, the
   statement is discarded (``actions/allocate/allocate.go:628-632,658-670``,
-  ``api/job_info.go:926-930``). With ``GangForm.ALL_PODS`` all pods are one subgroup (``:923``).
+  ``api/job_info.go:926-930``). With ``GangMode.ALL_PODS`` all pods are one subgroup (``:923``).
 * The subgroups of the minimum come first: the first ``minSubGroups`` of each role
   (``allocate.go:226-244``). Nothing is bound before all of these subgroups have a place
   (``allocate.go:309,396``, ``plugins/gang/gang.go:177-183``); then they are committed together
@@ -42,7 +42,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 
-class GangForm(enum.Enum):
+class GangMode(enum.Enum):
     """How the pods of a service are gang-scheduled."""
 
     NONE = "none"
@@ -62,7 +62,7 @@ class RoleDemand:
     name: str  #: the role, which is also the name of its subgroup policy
     replicas: int  #: desired replicas; 0 for a role scaled to zero
     pod_sizes: tuple[int, ...]  #: accelerators of each pod of a replica, the leader first
-    #: Replicas that the gang needs, at most `replicas`; used only by ``GangForm.SUBGROUP``.
+    #: Replicas that the gang needs, at most `replicas`; used only by ``GangMode.SUBGROUP``.
     minimum: int
 
 
@@ -84,7 +84,8 @@ class Capacity:
         exact: Whether exactly these replicas run. If False, ``running`` has an upper bound for each
             role: its replicas if the other roles ran only the gang's minimum. Together the roles
             may run fewer replicas, so ``Full`` may be too optimistic.
-        groups: Serving groups that run at least their minimum, or None without groups or gangs.
+        groups: Serving groups that run at least their minimum; None if the service has no serving
+            groups or they are not gangs.
     """
 
     gpus: int
@@ -94,32 +95,37 @@ class Capacity:
     groups: int | None = None
 
 
-def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool]) -> Capacity:
-    """Compute how many replicas of each role run on the pools.
+def compute_gang_capacity(
+    roles: Sequence[RoleDemand], mode: GangMode, pools: Sequence[NodePool]
+) -> Capacity:
+    """Compute how many replicas of each role run on the pools, in one gang or without a gang.
 
     The result is exact if all pods with accelerators form a gang and are interchangeable (they have
     one size, or each node holds as many pods of the largest size as of the smallest), or if it does
     not matter which nodes pods get. Otherwise it is an upper bound for each role.
     """
-    demands = _apply_gang_form(roles, form)
-    # `units` and `nodes` have normalized sizes, `demands` and `pools` accelerators.
+    demands = _apply_gang_mode(roles, mode)
+    # Pod and node sizes are normalized in `units` and `nodes`; in `demands` and `pools` they are
+    # numbers of accelerators.
     units, nodes = _normalize_units(demands, pools)
     has_unit_pods = all(size == 1 for role in units for size in role.pod_sizes)
-    if form is GangForm.REPLICA:
+    if mode is GangMode.REPLICA:
         running = _compute_upper_bounds(units, nodes)
-        has_remainder = any(pool.accelerators % size for pool in pools for size in _sizes(demands))
+        has_remainder = any(
+            pool.accelerators % size for pool in pools for size in _get_pod_sizes(demands)
+        )
         is_complete = all(running[role.name] == role.replicas for role in units)
         exact = is_complete or not has_remainder
-        # The bounds must fit together in whatever order replicas are admitted. If pods differ in
-        # size, the admitted replicas may leave too little for those that wait, as without a gang.
-        fitting_form = form if has_unit_pods else GangForm.NONE
-        exact = exact and _is_outcome_certain(units, running, nodes, fitting_form)
-    elif has_unit_pods and form is not GangForm.NONE:
+        # The bounds must fit together in whatever order Kueue admits replicas. If pods differ in
+        # size, admitted replicas may leave too little for waiting ones, as without a gang.
+        comparable_mode = mode if has_unit_pods else GangMode.NONE
+        exact = exact and _is_outcome_certain(units, running, nodes, comparable_mode)
+    elif has_unit_pods and mode is not GangMode.NONE:
         available = sum(count * free for count, free in nodes)
         running, exact = _fill_in_order(units, available), True
     else:
         running = _compute_upper_bounds(units, nodes)
-        exact = _is_outcome_certain(units, running, nodes, form)
+        exact = _is_outcome_certain(units, running, nodes, mode)
     return Capacity(
         gpus=sum(pool.nodes * pool.accelerators for pool in pools),
         running=running,
@@ -129,30 +135,30 @@ def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePo
 
 
 def build_pools(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
-    """Return pools of nodes as large as the largest pod, with this many accelerators in total.
+    """Return node pools with `gpus` accelerators in total, in nodes as large as the largest pod.
 
-    A remainder is one smaller node. `largest_pod` is 0 if no pod requests accelerators.
+    The remaining accelerators form a smaller node. `largest_pod` is 0 if no pod requests any.
     """
     full_nodes, remainder = divmod(gpus, largest_pod) if largest_pod > 0 else (0, gpus)
     pools = (NodePool(full_nodes, largest_pod), NodePool(1, remainder))
     return tuple(pool for pool in pools if pool.nodes > 0 and pool.accelerators > 0)
 
 
-def _apply_gang_form(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDemand]:
-    """Return the roles with the gang form's minimum, and without pods that need no accelerators."""
+def _apply_gang_mode(roles: Sequence[RoleDemand], mode: GangMode) -> list[RoleDemand]:
+    """Return the roles with the mode's minimum, without pods that need no accelerators."""
     demands = []
     for role in roles:
         sizes = tuple(size for size in role.pod_sizes if size > 0) if role.replicas else ()
         minimum = role.minimum
-        if form in (GangForm.NONE, GangForm.REPLICA):
+        if mode in (GangMode.NONE, GangMode.REPLICA):
             minimum = 0
-        elif form is GangForm.ALL_PODS:
+        elif mode is GangMode.ALL_PODS:
             minimum = role.replicas
         demands.append(replace(role, pod_sizes=sizes, minimum=minimum))
     return demands
 
 
-def _sizes(roles: Sequence[RoleDemand]) -> set[int]:
+def _get_pod_sizes(roles: Sequence[RoleDemand]) -> set[int]:
     return {size for role in roles for size in role.pod_sizes}
 
 
@@ -165,7 +171,7 @@ def _normalize_units(
     But if every node holds as many of the largest pods as of the smallest, it holds that many of
     any mixture, so every pod has size 1.
     """
-    sizes = _sizes(roles)
+    sizes = _get_pod_sizes(roles)
     if not sizes:
         return roles, nodes
     if all(free // min(sizes) == free // max(sizes) for _, free in nodes):
@@ -180,14 +186,14 @@ def _normalize_units(
 
 
 def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
-    """Return the replicas that run if all pods have size 1.
+    """Return how many replicas of each role run if all pods have size 1.
 
-    The minimum runs first, then the other replicas by index and `{role}-{index}`.
+    The minimum starts first, then the other replicas in the order of index and `{role}-{index}`.
     """
     free -= sum(role.minimum * len(role.pod_sizes) for role in roles)
     if free < 0:
         return {role.name: 0 for role in roles}
-    # Starts with all replicas; roles whose next replica does not fit are reduced.
+    # First assume that all replicas run, then reduce roles whose next replica does not fit.
     running = {role.name: role.replicas for role in roles}
 
     def count_optional_pods(index: int) -> int:
@@ -216,17 +222,17 @@ def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
 def _compute_upper_bounds(roles: list[RoleDemand], nodes: Sequence[NodePool]) -> dict[str, int]:
     """Return the maximum replicas of each role if the other roles run only their minimum.
 
-    Pods of at least a certain size are limited in number, by the places of that size on the nodes,
-    and in accelerators, by the nodes that have at least one such place.
+    For each size, consider the pods of at least this size. Nodes limit their number (by the places
+    of this size) and their accelerators (by the accelerators of nodes with at least one place).
     """
     bounds = {role.name: role.replicas for role in roles}
-    for size in sorted(_sizes(roles)):
-        large = {role.name: [pod for pod in role.pod_sizes if pod >= size] for role in roles}
+    for size in sorted(_get_pod_sizes(roles)):
+        large_pods = {role.name: [pod for pod in role.pod_sizes if pod >= size] for role in roles}
         places = sum(count * (free // size) for count, free in nodes)
         usable = sum(count * free for count, free in nodes if free >= size)
-        # A replica uses one place for each such pod, and the sum of their accelerators.
+        # A replica uses one place for each of these pods, and the sum of their accelerators.
         for available, measure_load in ((places, len), (usable, sum)):
-            loads = {name: measure_load(pods) for name, pods in large.items()}
+            loads = {name: measure_load(pods) for name, pods in large_pods.items()}
             spare = available - sum(role.minimum * loads[role.name] for role in roles)
             if spare < 0:
                 return dict.fromkeys(bounds, 0)
@@ -241,14 +247,14 @@ def _is_outcome_certain(
     roles: list[RoleDemand],
     running: Mapping[str, int],
     nodes: Sequence[NodePool],
-    form: GangForm,
+    mode: GangMode,
 ) -> bool:
-    """Return whether roles reach their bounds wherever the scheduler puts pods.
+    """Return whether all roles reach their bounds, wherever the scheduler puts pods.
 
     A pod finds no node only if every node that could hold it has too few free accelerators. That
     cannot happen if the other pods are too few to fill these nodes.
     """
-    if form is GangForm.NONE:
+    if mode is GangMode.NONE:
         has_incomplete = any(
             len(role.pod_sizes) > 1 and running[role.name] < role.replicas for role in roles
         )
@@ -279,36 +285,44 @@ def _get_status(
 
 
 def compute_group_capacity(
-    roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool], groups: int | None
+    roles: Sequence[RoleDemand], mode: GangMode, pools: Sequence[NodePool], groups: int | None
 ) -> Capacity:
-    """Return how many replicas of each role run in all serving groups; `groups` may be None.
+    """Return how many replicas of each role run in all serving groups.
 
-    The result is exact if everything certainly fits, or if all pods with accelerators have one size
-    and at most one role runs more than its minimum. Otherwise it is an upper bound for each role.
+    `roles` are the roles of one group. If `groups` is None, the service has no serving groups.
+
+    With groups, the result is exact if everything certainly fits, or if all pods with accelerators
+    have one size and at most one role runs more than its minimum. Otherwise it is an upper bound
+    for each role.
     """
-    if groups is None or form in (GangForm.REPLICA, GangForm.NONE):
-        return capacity(_multiply(roles, groups or 1), form, pools)
-    whole = capacity(_multiply(roles, groups), GangForm.ALL_PODS, pools)
-    if whole.status == "Full" and whole.exact:
-        return replace(whole, groups=groups)
-    minima = roles if form is GangForm.ALL_PODS else [replace(r, replicas=r.minimum) for r in roles]
+    if groups is None or mode in (GangMode.REPLICA, GangMode.NONE):
+        return compute_gang_capacity(_multiply_replicas(roles, groups or 1), mode, pools)
+    all_groups = compute_gang_capacity(_multiply_replicas(roles, groups), GangMode.ALL_PODS, pools)
+    if all_groups.status == "Full" and all_groups.exact:
+        return replace(all_groups, groups=groups)
+    minima = roles if mode is GangMode.ALL_PODS else [replace(r, replicas=r.minimum) for r in roles]
 
     def is_too_many(count: int) -> bool:
-        return capacity(_multiply(minima, count), GangForm.ALL_PODS, pools).status != "Full"
+        return (
+            compute_gang_capacity(
+                _multiply_replicas(minima, count), GangMode.ALL_PODS, pools
+            ).status
+            != "Full"
+        )
 
     # The largest number of groups whose minima all fit.
     started = bisect.bisect_left(range(1, groups + 1), x=True, key=is_too_many)
     if started == 0:
-        return replace(whole, running={r.name: 0 for r in roles}, status="Blocked", groups=0)
-    minimum = capacity(_multiply(minima, started), GangForm.ALL_PODS, pools)
-    if form is GangForm.ALL_PODS:
+        return replace(all_groups, running={r.name: 0 for r in roles}, status="Blocked", groups=0)
+    minimum = compute_gang_capacity(_multiply_replicas(minima, started), GangMode.ALL_PODS, pools)
+    if mode is GangMode.ALL_PODS:
         running, exact = {r.name: r.replicas * started for r in roles}, minimum.exact
     else:
         running, exact = _add_optional_replicas(roles, pools, started, is_certain=minimum.exact)
-    # A full result that is exact was returned above.
-    may_be_full = whole.status == "Full" and not exact
+    # Exact full results are returned above.
+    may_be_full = all_groups.status == "Full" and not exact
     return Capacity(
-        gpus=whole.gpus,
+        gpus=all_groups.gpus,
         running=running,
         status="Full" if may_be_full else "Partial",
         exact=exact,
@@ -316,7 +330,7 @@ def compute_group_capacity(
     )
 
 
-def _multiply(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
+def _multiply_replicas(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
     return [
         replace(role, replicas=role.replicas * groups, minimum=role.minimum * groups)
         for role in roles
@@ -326,23 +340,25 @@ def _multiply(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
 def _add_optional_replicas(
     roles: Sequence[RoleDemand], pools: Sequence[NodePool], started: int, *, is_certain: bool
 ) -> tuple[dict[str, int], bool]:
-    """Return the replicas of each role in the started groups, and whether that is exact.
+    """Return the replicas of each role in the started groups, and whether the numbers are exact.
 
-    `is_certain` means that exactly `started` groups start, not fewer.
+    `is_certain` is whether exactly `started` groups start, not fewer.
     """
     if started == 1 and is_certain:
-        one = capacity(roles, GangForm.SUBGROUP, pools)
-        return dict(one.running), one.exact
+        only_group = compute_gang_capacity(roles, GangMode.SUBGROUP, pools)
+        return dict(only_group.running), only_group.exact
     bounds = {role.name: 0 for role in roles}
     is_exact = is_certain
     # If fewer groups start, more replicas of one role may fit.
     for count in [started] if is_certain else range(1, started + 1):
         for role in roles:
             demands = [r if r is role else replace(r, replicas=r.minimum) for r in roles]
-            result = capacity(_multiply(demands, count), GangForm.SUBGROUP, pools)
+            result = compute_gang_capacity(
+                _multiply_replicas(demands, count), GangMode.SUBGROUP, pools
+            )
             bounds[role.name] = max(bounds[role.name], result.running[role.name])
             is_exact = is_exact and result.exact
     if is_certain and not is_exact:
         return _add_optional_replicas(roles, pools, started, is_certain=False)
-    growing = [r for r in roles if bounds[r.name] > r.minimum * started and any(r.pod_sizes)]
-    return bounds, is_exact and len(growing) <= 1
+    above_minimum = [r for r in roles if bounds[r.name] > r.minimum * started and any(r.pod_sizes)]
+    return bounds, is_exact and len(above_minimum) <= 1

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.kube.object_metadata import (
     lookup,
 )
 from fusioninfer_pulumi.kube.resource_requests import pod_requests, sum_requests
-from fusioninfer_pulumi.topology.capacity_model import GangForm
+from fusioninfer_pulumi.topology.capacity_model import GangMode
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
@@ -38,7 +38,7 @@ class RoleSubGroups(NamedTuple):
 
     role: str
     size: int  #: pods in one replica, which are scheduled together
-    minimum: int  #: replicas in the gang's minimum
+    minimum: int  #: replicas of the role in the gang's minimum
     needs_lowest: bool = False  #: whether the minimum must be the replicas with the lowest ordinals
 
 
@@ -46,25 +46,25 @@ class RoleSubGroups(NamedTuple):
 class GangPlan:
     """The gang of a service, or of one of its serving groups.
 
-    The minimum is the set of replicas that the scheduler places all together or not at all.
+    Its minimum is the replicas that the scheduler places all together or not at all.
     """
 
     pod_group: str
-    min_member: int  #: pods of the minimum
+    min_member: int  #: number of pods of the minimum
     is_partial: bool  #: whether the gang may start without some replicas (`minRoleReplicas`)
-    tasks: Mapping[str, int] | None  #: pods of each task `{role}-{replica}`, or None without tasks
-    sub_groups: (
-        tuple[RoleSubGroups, ...] | None
-    )  #: subgroups of each role, or None without subgroups
+    #: Number of pods of each Volcano task `{role}-{replica}`; None if the gang has no tasks.
+    tasks: Mapping[str, int] | None
+    #: Subgroups of each role; None if the gang has no subgroups.
+    sub_groups: tuple[RoleSubGroups, ...] | None
     min_accelerators: int  #: accelerators of the minimum
-    min_resources: Mapping[str, str] | None = None  #: resource requests of the minimum, or None
-    group: int | None = None  #: index of the serving group, or None without serving groups
+    min_resources: Mapping[str, str] | None = None  #: `minResources` of the PodGroup, if it sets it
+    group: int | None = None  #: index of the serving group; None if the service has none
     topology: NetworkTopologyArgs | None = None  #: limits on the distance between pods
     is_native: bool = False  #: whether it is a `scheduling.k8s.io` PodGroup, which only counts pods
 
     @property
     def reference(self) -> str:
-        """Its PodGroup, in a form that distinguishes Volcano's from Kubernetes' PodGroups."""
+        """Name of the PodGroup; a Kubernetes PodGroup has the prefix `NATIVE_GROUP` and a slash."""
         return f"{NATIVE_GROUP}/{self.pod_group}" if self.is_native else self.pod_group
 
 
@@ -76,12 +76,12 @@ def plan_gangs(
 ) -> tuple[GangPlan, ...]:
     """Return the gang of a service, or one gang for each of its serving groups.
 
-    Empty if the service needs no gang or the minimum has no replica. With layout PerRole a Volcano
-    gang has subgroups instead of tasks, because all replicas of a LeaderWorkerSet share a pod
-    template, which names the task.
+    The result is empty if the service needs no gang or the minimum has no replica. With layout
+    PerRole a Volcano gang has subgroups instead of tasks, because all replicas of a LeaderWorkerSet
+    share a pod template, which names the task.
     """
     is_native = shape.backend is GangBackend.NATIVE
-    # A Kubernetes PodGroup has no roles; checks report the fields that have no effect.
+    # A Kubernetes PodGroup has no minimum for each role; checks report the ignored fields.
     policy = GangPolicyArgs() if is_native else scheduling.gang_policy
     minima = get_required_replicas(roles, policy.min_role_replicas)
     min_member = sum(minima[role.name] * role.nodes for role in roles)
@@ -140,7 +140,7 @@ def _plan_sub_groups(
 def get_required_replicas(
     roles: Sequence[RolePlan], minima: Mapping[str, int] | None
 ) -> dict[str, int]:
-    """Return the replicas of each role that a gang needs: its minimum, or all if it has none."""
+    """Return how many replicas of each role a gang needs: the role's minimum, or else all."""
     return {role.name: (minima or {}).get(role.name, role.group_replicas) for role in roles}
 
 
@@ -152,7 +152,7 @@ def get_gang_reference(annotations: Any, pod_group: Any) -> str:
 
 
 def get_lws_gang_reference(manifest: Any) -> str:
-    """Return the `GangPlan.reference` of a LeaderWorkerSet's pods, or empty for none."""
+    """Return the `GangPlan.reference` of a LeaderWorkerSet's pods, or empty if they have none."""
     template = lookup(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
     annotations = lookup(template, "metadata", "annotations")
     native = lookup(template, "spec", "schedulingGroup", "podGroupName")
@@ -173,19 +173,21 @@ def get_min_member(pod_group: Mapping[str, Any]) -> int:
     return int(spec["minMember"] if policy is None else policy["gang"]["minCount"])
 
 
-def get_gang_form(gang: GangPlan | None, *, has_kueue: bool = False) -> GangForm:
-    """Return the form of a gang in the capacity model; `has_kueue` if Kueue admits the replicas."""
+def get_gang_mode(gang: GangPlan | None, *, has_kueue: bool = False) -> GangMode:
+    """Return how a gang is scheduled; `has_kueue` is whether Kueue admits the replicas."""
     if gang is None:
-        return GangForm.REPLICA if has_kueue else GangForm.NONE
-    return GangForm.ALL_PODS if gang.sub_groups is None else GangForm.SUBGROUP
+        return GangMode.REPLICA if has_kueue else GangMode.NONE
+    return GangMode.ALL_PODS if gang.sub_groups is None else GangMode.SUBGROUP
 
 
 def _sum_minimum_requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:
     requests_and_pods = []
     for role in roles:
-        leaders = minima[role.name]
-        workers = minima[role.name] * (role.nodes - 1)
-        for template, pods in ((role.leader_template, leaders), (role.worker_template, workers)):
+        replicas = minima[role.name]
+        for template, pods in (
+            (role.leader_template, replicas),
+            (role.worker_template, replicas * (role.nodes - 1)),
+        ):
             if pods:
                 requests_and_pods.append((pod_requests(template), pods))
     return sum_requests(requests_and_pods)
@@ -240,7 +242,7 @@ def _build_role_policies(
         "matchLabels": {labels.SERVICE: meta.service, labels.ROLE_NAME: sub_groups.role}
     }
     policy = {
-        # Volcano orders roles by this name; the capacity model relies on it.
+        # Volcano orders roles by this name, as does the capacity model.
         "name": sub_groups.role,
         "labelSelector": selector,
         # Pods with the same value of this label form a subgroup, so each replica is a subgroup.
@@ -259,5 +261,5 @@ def _build_role_policies(
     has_lowest_ordinal = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     required_selector = {**selector, "matchExpressions": [has_lowest_ordinal]}
     yield {**policy, "name": f"{sub_groups.role}.required", "labelSelector": required_selector}
-    # Yielded even if all replicas are required, so that adding replicas does not change the object.
+    # Added even if all replicas are required, so that new replicas do not change the PodGroup.
     yield {**policy, "minSubGroups": 0}

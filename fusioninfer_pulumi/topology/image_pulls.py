@@ -17,7 +17,7 @@ from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 _USER = 65534
-#: Fields copied from the role's container and pod; they decide what is pulled, and on which nodes.
+#: Fields copied from the role's container and pod; they determine the image and the nodes.
 _CONTAINER_FIELDS = ("image", "imagePullPolicy")
 _POD_FIELDS = ("nodeSelector", "tolerations", "imagePullSecrets")
 
@@ -38,7 +38,7 @@ def build_image_pulls(
 
 
 def _build_pod_spec(pod: Pod) -> Manifest:
-    """Return a pod that only keeps the engine's image on its node, and needs no accelerator."""
+    """Return the spec of a pod that pulls the engine's image and needs no accelerator."""
     container = {
         "name": "pull",
         **{key: pod.container[key] for key in _CONTAINER_FIELDS if key in pod.container},
@@ -59,7 +59,7 @@ def _build_pod_spec(pod: Pod) -> Manifest:
 
 
 def _build_daemon_set(meta: ServiceMeta, role: str, name: str, pod: Manifest) -> Manifest:
-    # The pods do not get the service's label, by which users and Services select serving pods.
+    # The pods lack the service's label, because users and Services select serving pods by it.
     selector = {labels.APP: name}
     spec = {
         "selector": {"matchLabels": selector},

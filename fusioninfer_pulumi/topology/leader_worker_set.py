@@ -34,29 +34,29 @@ def build_leader_worker_sets(
 
 
 def _build_leader_worker_set(
-    meta: ServiceMeta, shape: ServiceShape, role: RolePlan, planned: LwsPlan
+    meta: ServiceMeta, shape: ServiceShape, role: RolePlan, lws_plan: LwsPlan
 ) -> Manifest:
     own_labels = {
         **get_role_labels(meta, role.args),
-        **_build_lws_labels(planned, role.pods.revision),
+        **_build_lws_labels(lws_plan, role.pods.revision),
     }
     if shape.local_queue is not None:
         own_labels[labels.KUEUE_QUEUE] = shape.local_queue
     if role.pods.pair_revision:
         own_labels[labels.PAIR_REVISION] = role.pods.pair_revision
     spec: dict[str, Any] = {
-        "replicas": len(planned.replicas),
-        "leaderWorkerTemplate": _build_leader_worker_template(meta, shape, role, planned),
+        "replicas": len(lws_plan.replicas),
+        "leaderWorkerTemplate": _build_leader_worker_template(meta, shape, role, lws_plan),
     }
-    # With layout PerReplica no strategy is needed: the Pulumi program orders the updates.
-    if planned.is_per_role:
+    # With layout PerReplica no strategy is needed, because the Pulumi program orders the updates.
+    if lws_plan.is_per_role:
         rollout = role.rollout
-        at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
+        all_at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
         spec["rolloutStrategy"] = {
             "type": "RollingUpdate",
             "rollingUpdateConfiguration": {
                 "partition": rollout.partition,
-                "maxUnavailable": "100%" if at_once else rollout.max_unavailable,
+                "maxUnavailable": "100%" if all_at_once else rollout.max_unavailable,
                 "maxSurge": rollout.max_surge,
             },
         }
@@ -65,12 +65,12 @@ def _build_leader_worker_set(
     if role.args.network_config is not None:
         spec["networkConfig"] = {"subdomainPolicy": role.args.network_config.subdomain_policy.value}
     return build_object(
-        API_VERSION, KIND, build_metadata(meta, planned.name, own_labels), spec=spec
+        API_VERSION, KIND, build_metadata(meta, lws_plan.name, own_labels), spec=spec
     )
 
 
 def _build_leader_worker_template(
-    meta: ServiceMeta, shape: ServiceShape, role: RolePlan, planned: LwsPlan
+    meta: ServiceMeta, shape: ServiceShape, role: RolePlan, lws_plan: LwsPlan
 ) -> Manifest:
     lws_template: Manifest = {"size": role.nodes}
     restart_policy = choose_restart_policy(role)
@@ -83,10 +83,10 @@ def _build_leader_worker_template(
             role.args.sub_group_policy.model_dump(mode="json", by_alias=True)
         )
     if role.nodes > 1:
-        leader_template = _customize_template(meta, shape, role.leader_template, role, planned)
+        leader_template = _customize_template(meta, shape, role.leader_template, role, lws_plan)
         lws_template["leaderTemplate"] = leader_template
     # LeaderWorkerSet creates the pod of a single-node replica from the worker template.
-    worker_template = _customize_template(meta, shape, role.worker_template, role, planned)
+    worker_template = _customize_template(meta, shape, role.worker_template, role, lws_plan)
     lws_template["workerTemplate"] = worker_template
     return lws_template
 
@@ -96,30 +96,32 @@ def _customize_template(
     shape: ServiceShape,
     template: Mapping[str, Any],
     role: RolePlan,
-    planned: LwsPlan,
+    lws_plan: LwsPlan,
 ) -> Manifest:
     """Return a role's pod template with the labels, annotations and gang of one LeaderWorkerSet."""
     role_metadata, spec = template["metadata"], template["spec"]
-    pod_labels = {**role_metadata["labels"], **_build_lws_labels(planned, role.pods.revision)}
+    pod_labels = {**role_metadata["labels"], **_build_lws_labels(lws_plan, role.pods.revision)}
     pod_metadata = {**role_metadata, "labels": pod_labels}
     if "schedulingGroup" in spec:
         # The role's template names the service's PodGroup, but each serving group has its own.
-        if planned.group is not None:
-            spec = {**spec, "schedulingGroup": build_scheduling_group(meta.service, planned.group)}
+        if lws_plan.group is not None:
+            spec = {**spec, "schedulingGroup": build_scheduling_group(meta.service, lws_plan.group)}
     elif shape.needs_gang:
-        gang = {labels.TASK_SPEC: planned.task}
-        if planned.group is not None:
-            gang[labels.GROUP_NAME] = object_names.pod_group(meta.service, planned.group)
-        pod_metadata["annotations"] = {**role_metadata["annotations"], **gang}
+        gang_annotations = {labels.TASK_SPEC: lws_plan.task}
+        if lws_plan.group is not None:
+            gang_annotations[labels.GROUP_NAME] = object_names.pod_group(
+                meta.service, lws_plan.group
+            )
+        pod_metadata["annotations"] = {**role_metadata["annotations"], **gang_annotations}
     return {"metadata": pod_metadata, "spec": spec}
 
 
-def _build_lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
+def _build_lws_labels(lws_plan: LwsPlan, revision: str) -> dict[str, str]:
     lws_labels: dict[str, str] = {}
-    if not planned.is_per_role:
-        lws_labels[labels.REPLICA_INDEX] = str(planned.ordinal)
-    if planned.group is not None:
-        lws_labels[labels.GROUP_INDEX] = str(planned.group)
+    if not lws_plan.is_per_role:
+        lws_labels[labels.REPLICA_INDEX] = str(lws_plan.ordinal)
+    if lws_plan.group is not None:
+        lws_labels[labels.GROUP_INDEX] = str(lws_plan.group)
     lws_labels[labels.REVISION] = revision
     return lws_labels
 
@@ -127,9 +129,9 @@ def _build_lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
 def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
     """Return the restart policy of a role's replicas, or None for LeaderWorkerSet's default.
 
-    A worker may exit before the leader's ray head is up. If its exit recreated the replica, the
-    replica would never start. So by default a multi-node replica is recreated only after it has
-    started once.
+    A worker may exit before the leader's ray head is ready. If its exit recreated the replica, the
+    replica would never start. By default, a multi-node replica is therefore recreated only after it
+    has started once.
     """
     if role.args.restart_policy is not None:
         return role.args.restart_policy

@@ -51,14 +51,14 @@ class RoleRollout(NamedTuple):
     """The rolling update settings of one role, with defaults."""
 
     strategy: RolloutStrategy
-    max_unavailable: int  #: replicas that the update may make unavailable at a time
+    max_unavailable: int  #: replicas that may be unavailable at a time
     max_surge: int  #: replicas that the update may start in addition to the existing ones
     partition: int  #: first ordinal to update; replicas with lower ordinals keep their pod template
     timeout: str  #: duration that the update of one replica may take
 
     @property
     def parallel_limit(self) -> int | None:
-        """Replicas that may be updated at once, or None for no limit."""
+        """Maximum number of replicas that may be updated at a time; None means no limit."""
         return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
 
 
@@ -68,15 +68,15 @@ class RolePlan:
 
     position: int  #: index of the role in the spec
     args: RoleArgs  #: the role after presets
-    pods: RolePods  #: the pods of one replica; all replicas have the same
-    lws: tuple[LwsPlan, ...]  #: its LeaderWorkerSets, group by group; none if scaled to zero
+    pods: RolePods  #: the pods of each replica
+    lws: tuple[LwsPlan, ...]  #: its LeaderWorkerSets, group by group; empty if scaled to zero
     nodes: int  #: pods in one replica
     service_rollout: RolloutArgs  #: the service's `rollout`, which the role's `rollout` overrides
     is_autoscaled: bool = False  #: whether the role has `autoscaling`
 
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
-        """The replicas of all LeaderWorkerSets, none if the role is scaled to zero."""
+        """The replicas of all LeaderWorkerSets; empty if the role is scaled to zero."""
         return tuple(replica for lws in self.lws for replica in lws.replicas)
 
     @property
@@ -132,7 +132,7 @@ class RolePlan:
 
     @cached_property
     def rollout(self) -> RoleRollout:
-        """The rolling update settings: the role's, else the service's, else the defaults.
+        """The rolling update settings. Each is the role's, or else the service's or the default.
 
         With `level: Group` all replicas of the role may be unavailable, because the service's
         `rollout` counts serving groups.
@@ -158,12 +158,12 @@ class RolePlan:
         )
 
     def get_rollout_field(self, field: str) -> Any:
-        """Return a field of the role's `rollout`, else of the service's; None if neither has it."""
+        """Return a field of `rollout`: the role's, or else the service's; None if both lack it."""
         role_value = None if self.args.rollout is None else getattr(self.args.rollout, field)
         return getattr(self.service_rollout, field) if role_value is None else role_value
 
     def locate_rollout_field(self, field: str) -> Location:
-        """Return where a `rollout` field is set: in the role, else in the service."""
+        """Return the location of a `rollout` field, in the role if it is set there."""
         alias = RoleRolloutArgs.model_fields[field].alias or field
         if self.args.rollout is not None and getattr(self.args.rollout, field) is not None:
             return ("roles", self.position, "rollout", alias)
@@ -207,12 +207,12 @@ def _plan_lws(ctx: Context, group: int | None) -> tuple[LwsPlan, ...]:
 
 
 def resolve_max_unavailable(limit: int | str, replicas: int) -> int:
-    """Return a count as it is, or a percentage of the replicas, rounded down but at least 1."""
+    """Return a count unchanged, or a percentage of the replicas, rounded down but at least 1."""
     return limit if isinstance(limit, int) else max(1, resolve_share(limit, replicas, math.floor))
 
 
 def resolve_share(part: int | str, replicas: int, rounding: Callable[[Fraction], int]) -> int:
-    """Return a count as it is, or a rounded percentage of the replicas."""
+    """Return a count unchanged, or a percentage of the replicas, rounded with `rounding`."""
     if isinstance(part, int):
         return part
     return rounding(Fraction(replicas * int(part.removesuffix("%")), 100))

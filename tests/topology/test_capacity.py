@@ -12,14 +12,14 @@ from rows import each_row
 
 from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,
-    GangForm,
+    GangMode,
     NodePool,
     RoleDemand,
     build_pools,
-    capacity,
+    compute_gang_capacity,
 )
 
-NONE, ALL_PODS, SUBGROUP = GangForm.NONE, GangForm.ALL_PODS, GangForm.SUBGROUP
+NONE, ALL_PODS, SUBGROUP = GangMode.NONE, GangMode.ALL_PODS, GangMode.SUBGROUP
 PREFILL_DECODE = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
 
 
@@ -28,9 +28,9 @@ def one(name: str, replicas: int, *sizes: int, minimum: int = 0) -> RoleDemand:
 
 
 def row(
-    roles: Sequence[RoleDemand], form: GangForm, *pools: tuple[int, int]
+    roles: Sequence[RoleDemand], form: GangMode, *pools: tuple[int, int]
 ) -> tuple[dict[str, int], str, bool]:
-    result = capacity(roles, form, [NodePool(*pool) for pool in pools])
+    result = compute_gang_capacity(roles, form, [NodePool(*pool) for pool in pools])
     return dict(result.running), result.status, result.exact
 
 
@@ -46,10 +46,10 @@ def row(
     ],
 )
 def test_capacity_table_equals_measurements(
-    form: GangForm, gpus: int, prefill: int, decode: int, status: str
+    form: GangMode, gpus: int, prefill: int, decode: int, status: str
 ) -> None:
     want = Capacity(gpus, {"prefill": prefill, "decode": decode}, status, exact=True)
-    assert capacity(PREFILL_DECODE, form, build_pools(gpus, 8)) == want
+    assert compute_gang_capacity(PREFILL_DECODE, form, build_pools(gpus, 8)) == want
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_capacity_table_equals_measurements(
 )  # fmt: skip
 def test_capacity_of_edge_cases_is_exact(
     roles: list[RoleDemand],
-    form: GangForm,
+    form: GangMode,
     pools: list[tuple[int, int]],
     want: tuple[dict[str, int], str, bool],
 ) -> None:
@@ -137,16 +137,16 @@ def services(draw: st.DrawFn, sizes: st.SearchStrategy[int], most: int = 4) -> l
     return result
 
 
-FORMS = st.sampled_from(GangForm)
+FORMS = st.sampled_from(GangMode)
 POOLS = st.lists(st.builds(NodePool, st.integers(0, 6), st.integers(0, 9)), max_size=3)
 
 
 @given(services(st.integers(0, 9)), FORMS, POOLS)
 def test_running_replicas_never_exceed_the_accelerators(
-    roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
+    roles: list[RoleDemand], form: GangMode, pools: list[NodePool]
 ) -> None:
-    result = capacity(roles, form, pools)
-    assert result == capacity(roles, form, pools)
+    result = compute_gang_capacity(roles, form, pools)
+    assert result == compute_gang_capacity(roles, form, pools)
     assert result.gpus == sum(pool.nodes * pool.accelerators for pool in pools)
     assert list(result.running) == [role.name for role in roles]
     taken = {role.name: result.running[role.name] * sum(role.pod_sizes) for role in roles}
@@ -165,11 +165,14 @@ def test_running_replicas_never_exceed_the_accelerators(
 
 @given(services(st.integers(0, 9)), FORMS, POOLS, st.data())
 def test_more_nodes_never_worsen_the_status(
-    roles: list[RoleDemand], form: GangForm, pools: list[NodePool], data: st.DataObject
+    roles: list[RoleDemand], form: GangMode, pools: list[NodePool], data: st.DataObject
 ) -> None:
     larger = [*pools, NodePool(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 9)))]
     rank = ["Blocked", "Partial", "Full"].index
-    less, result = capacity(roles, form, pools), capacity(roles, form, larger)
+    less, result = (
+        compute_gang_capacity(roles, form, pools),
+        compute_gang_capacity(roles, form, larger),
+    )
     assert rank(result.status) >= rank(less.status)
     if form is not SUBGROUP:
         # With subgroups, a new node can let a large replica start in place of smaller ones.
@@ -178,21 +181,21 @@ def test_more_nodes_never_worsen_the_status(
 
 @given(services(st.sampled_from([0, 2])), st.sampled_from([ALL_PODS, SUBGROUP]), POOLS)
 def test_gang_of_one_pod_size_is_exact(
-    roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
+    roles: list[RoleDemand], form: GangMode, pools: list[NodePool]
 ) -> None:
-    assert capacity(roles, form, pools).exact
+    assert compute_gang_capacity(roles, form, pools).exact
 
 
-@each_row("form", GangForm)
+@each_row("form", GangMode)
 @each_row("sizes", [(8, 8), (8, 4)])
-def test_capacity_model_is_fast(form: GangForm, sizes: tuple[int, int]) -> None:
+def test_capacity_model_is_fast(form: GangMode, sizes: tuple[int, int]) -> None:
     roles = [RoleDemand(f"r{i}", 100, sizes, i % 3) for i in range(99)]
     roles.append(RoleDemand("many", 10**6, sizes, 1))
     for gpus in (10**6, 79_999, 9_999):
         took = []
         for _ in range(3):
             start = time.process_time()
-            capacity(roles, form, build_pools(gpus, 8))
+            compute_gang_capacity(roles, form, build_pools(gpus, 8))
             took.append(time.process_time() - start)
         assert min(took) < 0.05
 
@@ -276,7 +279,7 @@ def replica_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, 
     return outcomes
 
 
-OUTCOMES = {NONE: lone_pod_outcomes, GangForm.REPLICA: replica_outcomes}
+OUTCOMES = {NONE: lone_pod_outcomes, GangMode.REPLICA: replica_outcomes}
 
 SMALL_POOLS = st.lists(st.builds(NodePool, st.integers(1, 2), st.integers(0, 5)), max_size=2)
 
@@ -284,9 +287,9 @@ SMALL_POOLS = st.lists(st.builds(NodePool, st.integers(1, 2), st.integers(0, 5))
 @examples(5)
 @given(services(st.integers(0, 4), most=2), FORMS, SMALL_POOLS)
 def test_no_scheduling_outcome_exceeds_the_model(
-    roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
+    roles: list[RoleDemand], form: GangMode, pools: list[NodePool]
 ) -> None:
-    model = capacity(roles, form, pools)
+    model = compute_gang_capacity(roles, form, pools)
     free = tuple(sorted(itertools.chain(*([pool.accelerators] * pool.nodes for pool in pools))))
     if form is ALL_PODS:
         roles = [replace(role, minimum=role.replicas) for role in roles]

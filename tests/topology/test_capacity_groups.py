@@ -7,14 +7,14 @@ from profiles import examples
 from rows import each_row
 
 from fusioninfer_pulumi.topology.capacity_model import (
-    GangForm,
+    GangMode,
     NodePool,
     RoleDemand,
-    capacity,
+    compute_gang_capacity,
     compute_group_capacity,
 )
 
-ALL_PODS, SUBGROUP, NONE = GangForm.ALL_PODS, GangForm.SUBGROUP, GangForm.NONE
+ALL_PODS, SUBGROUP, NONE = GangMode.ALL_PODS, GangMode.SUBGROUP, GangMode.NONE
 PREFILL_DECODE = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
 
 
@@ -35,7 +35,7 @@ PREFILL_DECODE = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (
     ],
 )
 def test_capacity_of_two_groups_depends_on_gang_and_nodes(
-    form: GangForm, nodes: int, prefill: int, decode: int, groups: int, status: str
+    form: GangMode, nodes: int, prefill: int, decode: int, groups: int, status: str
 ) -> None:
     result = compute_group_capacity(PREFILL_DECODE, form, [NodePool(nodes, 8)], 2)
     assert result.running == {"prefill": prefill, "decode": decode}
@@ -115,7 +115,7 @@ def test_one_group_gets_no_more_than_a_service_without_groups(
         if form is SUBGROUP and not any(role.minimum for role in roles):
             continue
         one = compute_group_capacity(roles, form, [NodePool(free, 1)], 1)
-        plain = capacity(roles, form, [NodePool(free, 1)])
+        plain = compute_gang_capacity(roles, form, [NodePool(free, 1)])
         assert all(plain.running[name] <= one.running[name] for name in plain.running)
         if one.exact:
             assert dict(one.running) == dict(plain.running)

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fusioninfer_pulumi.plugins.capacity import (
-    GangForm,
+    GangMode,
     NodePool,
     NodePoolArgs,
     RoleDemand,
-    capacity,
+    compute_gang_capacity,
 )
 
 #: Accelerators of each pod of a replica, the largest first, without pods that request none.
@@ -117,7 +117,7 @@ def _fit(free: list[NodePool], load: PoolLoad) -> PoolFit:
     demands = [
         RoleDemand(str(index), count, shape, count) for index, (shape, count) in enumerate(load)
     ]
-    outcome = capacity(demands, GangForm.ALL_PODS, free)
+    outcome = compute_gang_capacity(demands, GangMode.ALL_PODS, free)
     if outcome.status != "Full":
         return PoolFit.NO
     if outcome.exact:
