@@ -117,7 +117,7 @@ class ClusterServices:
         return [*self._claim_names(plan), *conflicts]
 
     def add_and_check(self, plan: ServicePlan) -> list[Finding]:
-        """Add a service; return findings about collisions and about targets of its route."""
+        """Add a service; return findings about collisions and targets among earlier services."""
         collisions = self.add_and_find_collisions(plan)
         return [*collisions, *check_targets(plan, self._plans, complete=False)]
 
@@ -144,29 +144,32 @@ class ClusterServices:
 
 
 def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:
-    one, two = plan.routing, other.routing
-    if one is None or two is None or one.route is None or two.route is None:
+    routing, other_routing = plan.routing, other.routing
+    if routing is None or other_routing is None:
         return
-    use_defaults = one.route.use_default_gateways and two.route.use_default_gateways
+    route, other_route = routing.route, other_routing.route
+    if route is None or other_route is None:
+        return
+    use_defaults = route.use_default_gateways and other_route.use_default_gateways
     # A parent without a section or a port stands for all listeners of its Gateway.
     share_gateway = use_defaults or any(
-        a.name == b.name
-        and is_known_equal(a.namespace, b.namespace)
-        and (a.section == b.section or None in (a.section, b.section))
-        and (a.port == b.port or None in (a.port, b.port))
-        for a in one.parents
-        for b in two.parents
+        first.name == second.name
+        and is_known_equal(first.namespace, second.namespace)
+        and (first.section == second.section or None in (first.section, second.section))
+        and (first.port == second.port or None in (first.port, second.port))
+        for first in routing.parents
+        for second in other_routing.parents
     )
     if not share_gateway or _has_full_split(plan, other) or _has_full_split(other, plan):
         return
-    host, matches = _find_shared_host(one.route, two.route), _list_matches(two.route)
-    if host is not None and any(match in matches for match in _list_matches(one.route)):
+    host, matches = _find_shared_host(route, other_route), _list_matches(other_route)
+    if host is not None and any(match in matches for match in _list_matches(route)):
         message = (
             f'matches the same requests for {host} as service "{other.service}" at the same '
             "Gateway, and the older route receives all of them; use a different host name, path "
             "or header, or routedBy for a share of them"
         )
-        yield warning(ROUTES_CONFLICT, (*one.location, "httproute"), message)
+        yield warning(ROUTES_CONFLICT, (*routing.location, "httproute"), message)
 
 
 def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
@@ -178,11 +181,11 @@ def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
     return any(share.service == other.service and share.weight == 100 for share in shares)
 
 
-def _find_shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
+def _find_shared_host(route: RoutePlan, other: RoutePlan) -> str | None:
     """Return a host name for which neither route is more specific, or None if there is none."""
-    if not one.hostnames and not other.hostnames:
+    if not route.hostnames and not other.hostnames:
         return "any host"
-    hosts = [host for host in one.hostnames or () if not is_output(host)]
+    hosts = [host for host in route.hostnames or () if not is_output(host)]
     other_hosts = [host for host in other.hostnames or () if not is_output(host)]
     return next((host for host in hosts if host in other_hosts), None)
 

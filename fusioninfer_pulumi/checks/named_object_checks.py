@@ -30,7 +30,7 @@ def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
     Objects that the update creates are not reported, nor are objects in missing namespaces.
     """
     rendered = [item for plan in cluster.plans for item in render(plan)]
-    created = {
+    created_names = {
         (item["kind"], item["metadata"].get("name"))
         for item in (*cluster.registered_objects, *rendered)
     }
@@ -47,7 +47,7 @@ def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
         findings: dict[Reference, Finding] = {}
         for reference, location, is_exact in find_references(plan):
             _, kind, namespace, name = reference
-            if (kind, name) in created or (reference in findings and not is_exact):
+            if (kind, name) in created_names or (reference in findings and not is_exact):
                 continue
             if is_missing(reference):
                 # DeviceClasses are installed with a device driver, never by a service's program.

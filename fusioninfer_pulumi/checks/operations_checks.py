@@ -251,10 +251,8 @@ def _check_picker_target(
     if routing is None or picker is None:
         return
     queue_reason = f"{role.name} is scaled by requests that the endpoint picker queues"
-    has_metrics, monitoring = (
-        picker.epp.args.metrics is not MetricsMode.OFF,
-        service.args.monitoring,
-    )
+    has_metrics = picker.epp.args.metrics is not MetricsMode.OFF
+    monitoring = service.args.monitoring
     is_unmonitored = monitoring is not None and monitoring.picker is False
     yield from check_fields(
         routing.location,

@@ -108,11 +108,8 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
 
 def check_several_pools(routing: Routing) -> Iterator[Finding]:
     """Check whether the Gateway's implementation supports `split` and rules with several pools."""
-    route, location, implementation = (
-        routing.route,
-        (*routing.location, "httproute"),
-        routing.implementation,
-    )
+    route, implementation = routing.route, routing.implementation
+    location = (*routing.location, "httproute")
     template = _SEVERAL_POOLS.get(implementation.several_pools)
     if route is None or template is None:
         return

@@ -226,7 +226,7 @@ def check_kueue_changes(
 
 
 def _get_kueue_fields(template: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the parts of a pod template that Kueue's webhook compares, keyed by message text."""
+    """Return the parts of a pod template that Kueue's webhook compares, keyed by their names."""
     pod = (template or {}).get("spec") or {}
     container_lists = [pod.get(key) or [] for key in ("initContainers", "containers")]
     # A secret container appears as a string.

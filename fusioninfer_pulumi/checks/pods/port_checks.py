@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.availability import StartupArgs
 from fusioninfer_pulumi.api.model import ModelArgs, parse_model_uri
-from fusioninfer_pulumi.checks.pods.template_checks import known_mapping
+from fusioninfer_pulumi.checks.pods.template_checks import as_mapping
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, HOST_FLAG, PORT_FLAG, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, quote_value, warning
 from fusioninfer_pulumi.kube import quantity
@@ -94,8 +94,8 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     # Another container, or another program in a script, may listen on any port.
     is_only_listener = not other_containers and command.script is None
     for path in _PROBE_PATHS:
-        user_probe = known_mapping(lookup(pod.initial_container, *path))
-        probe = known_mapping(lookup(pod.container, *path))
+        user_probe = as_mapping(lookup(pod.initial_container, *path))
+        probe = as_mapping(lookup(pod.container, *path))
         for action_name in _NETWORK_ACTIONS:
             # Probes that passes add need no check.
             action = probe.get(action_name) if action_name in user_probe else None

@@ -208,16 +208,12 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def check_kv_cache_offloading(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the pods of a role that offloads its KV cache."""
-    args, offload, location = (
-        ctx.role.kv_cache_offloading,
-        pods.offload,
-        ctx.locate("kvCacheOffloading"),
-    )
+    args, offload = ctx.role.kv_cache_offloading, pods.offload
     if args is None or offload is None:
         return
     for pod in pods.user_pods:
         yield from _check_offload_disk(pod, args)
-        yield from _check_host_memory((*location, "cpu"), pod, offload.memory)
+        yield from _check_host_memory(ctx.locate("kvCacheOffloading", "cpu"), pod, offload.memory)
 
 
 def _check_offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:

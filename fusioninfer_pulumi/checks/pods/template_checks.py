@@ -31,17 +31,17 @@ from fusioninfer_pulumi.schemas.schema_check import pod_field_findings
 def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
     """Check a finished pod template of a StatefulSet; locations are relative to it."""
     yield from pod_field_findings(template)
-    spec = known_mapping(template.get("spec"))
+    spec = as_mapping(template.get("spec"))
     volumes, claims = _list_names(spec, "volumes"), _list_names(spec, "resourceClaims")
     for key in ("initContainers", "containers"):
-        for index, container in known_mappings(spec.get(key)):
+        for index, container in enumerate_mappings(spec.get(key)):
             location: Location = ("spec", key, index)
-            resources = known_mapping(container.get("resources"))
+            resources = as_mapping(container.get("resources"))
             yield from _check_requirements((*location, "resources"), resources)
-            for position, claim in known_mappings(resources.get("claims")):
+            for position, claim in enumerate_mappings(resources.get("claims")):
                 claim_location = (*location, "resources", "claims", position)
                 yield from check_name_exists(claim_location, claim, claims, "claim")
-            for position, mount in known_mappings(container.get("volumeMounts")):
+            for position, mount in enumerate_mappings(container.get("volumeMounts")):
                 yield from check_name_exists(
                     (*location, "volumeMounts", position), mount, volumes, "volume"
                 )
@@ -54,10 +54,10 @@ def _list_names(spec: Mapping[str, Any], key: str) -> set[str] | None:
     """Return the names of a list's items, or None if the list, an item or a name is an Output."""
     value = spec.get(key)
     if is_output(value) or any(
-        is_output(item) or is_output(known_mapping(item).get("name")) for item in known_list(value)
+        is_output(item) or is_output(as_mapping(item).get("name")) for item in as_list(value)
     ):
         return None
-    return {known_text(item.get("name")) for _, item in known_mappings(value)} - {""}
+    return {as_text(item.get("name")) for _, item in enumerate_mappings(value)} - {""}
 
 
 REQUESTS_AND_LIMITS = Rule("requests-and-limits")
@@ -70,24 +70,24 @@ _HUGE_PAGES = "hugepages-"
 _LIST_FIELDS = {"volume": "volumes", "claim": "resourceClaims"}
 
 
-def known_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a string unchanged; for any other value, such as an Output, return an empty string."""
     return value if isinstance(value, str) else ""
 
 
-def known_mapping(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
     """Return a mapping unchanged; for any other value return an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
-def known_list(value: Any) -> Sequence[Any]:
+def as_list(value: Any) -> Sequence[Any]:
     """Return a list or tuple unchanged; for any other value return an empty sequence."""
     return value if isinstance(value, (list, tuple)) else ()
 
 
-def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def enumerate_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the items of a list that are mappings, with their indexes."""
-    for index, item in enumerate(known_list(value)):
+    for index, item in enumerate(as_list(value)):
         if isinstance(item, Mapping):
             yield index, item
 
@@ -96,7 +96,7 @@ def check_name_exists(
     location: Location, item: Mapping[str, Any], names: Collection[str] | None, kind: str
 ) -> Iterator[Finding]:
     """Check that the pod has a volume or claim with the name that `item` refers to."""
-    name = known_text(item.get("name"))
+    name = as_text(item.get("name"))
     if name and names is not None and name not in names:
         hint = f" (it has {', '.join(sorted(names))})" if names else ""
         message = (
@@ -114,7 +114,7 @@ def parse_amount(amount: Any) -> Decimal | None:
 
 
 def _check_requirements(location: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
-    limits, requests = (known_mapping(resources.get(key)) for key in ("limits", "requests"))
+    limits, requests = (as_mapping(resources.get(key)) for key in ("limits", "requests"))
     for key, section in (("limits", limits), ("requests", requests)):
         for name, amount in section.items():
             amount_location = (*location, key, name)
@@ -183,7 +183,7 @@ def check_credentials(location: Location, template: Mapping[str, Any]) -> Iterat
             container_location = (*location, "spec", key, index)
             yield from check_variables(container_location, container.get("env") or ())
             for field in ("command", "args"):
-                for position, name in find_credential_arguments(known_list(container.get(field))):
+                for position, name in find_credential_arguments(as_list(container.get(field))):
                     yield _report_credential(
                         (*container_location, field, position),
                         name,
@@ -216,8 +216,8 @@ def check_pods(pods: RolePods, _: Context) -> Iterator[Finding]:
     for pod in pods.all:
         for finding in check_template(pod.template):
             # Generated labels are derived from names, which are checked elsewhere.
-            metadata = known_mapping(pod.initial_template.get("metadata"))
-            user_labels = known_mapping(metadata.get("labels"))
+            metadata = as_mapping(pod.initial_template.get("metadata"))
+            user_labels = as_mapping(metadata.get("labels"))
             is_label = finding.location[:2] == ("metadata", "labels")
             if not is_label or finding.location[-1] in user_labels:
                 yield finding.with_prefix(*pod.path)
