@@ -53,9 +53,10 @@ class ModelLayout(Protocol):
 
     @property
     def rank_tensor_size(self) -> int | None:
-        """Tensor parallel size for data parallel ranks that share experts in as many pods.
+        """Tensor parallel size if the pods run data parallel ranks that share the experts.
 
-        This is the alternative to pipeline stages; None if it does not fit, or with one pod.
+        This is the alternative to pipeline stages. None if it does not fit, or if there is only
+        one pod.
         """
 
     @property
@@ -72,7 +73,7 @@ class PlacementResult(Protocol):
 
     @property
     def findings(self) -> Mapping[int, Sequence[Finding]]:
-        """Findings by the index of their service; -1 for findings about all services."""
+        """Findings keyed by the index of their service; -1 stands for all services."""
 
     def to_json(self, index: int) -> Mapping[str, Any] | None:
         """Return the placement of one service, or None if the service cannot be planned."""
@@ -90,7 +91,7 @@ class CapacityPackage(Protocol):
     def check(
         self, plan: ServicePlan, args: InferenceServiceArgs
     ) -> tuple[Mapping[str, RoleMemory], Sequence[Finding]]:
-        """Return memory estimates of the roles that have one, by role name, and findings."""
+        """Return the available memory estimates, keyed by role name, and findings."""
 
     def inventory_findings(self, inventory: InventoryArgs) -> Sequence[Finding]:
         """Return findings that the field checks of `InventoryArgs` do not cover."""
@@ -98,7 +99,7 @@ class CapacityPackage(Protocol):
     def read_previous(self, source: str | None) -> Any:
         """Read a file with the JSON of `plan --inventory` or `place`.
 
-        Without a `source` there is no previous placement.
+        If `source` is None, there is no previous placement.
 
         Raises:
             InvalidServiceError: The file is not a placement.
@@ -124,7 +125,7 @@ class CapacityPackage(Protocol):
         """
 
     def model_bytes(self, model: ModelArgs) -> int | None:
-        """Return the bytes of a model's weights, or None if unknown."""
+        """Return the bytes of a model's weights, or None if they are unknown."""
 
     def model_names(self) -> Sequence[str]:
         """Return the models that `size` knows."""
@@ -137,7 +138,7 @@ class CapacityPackage(Protocol):
 
     @property
     def place(self) -> Callable[..., Any]:
-        """The public function `place`; the other names in `NAMES` are attributes, too."""
+        """The public function `place`; the other names in `NAMES` are also attributes."""
 
 
 @cache

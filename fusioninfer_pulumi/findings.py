@@ -43,13 +43,13 @@ Location = tuple[str | int, ...]
 class Origin(NamedTuple):
     """File of a document, and its position in the file.
 
-    Messages show it as `service.yaml:12`, or without a line as `service.yaml`, `service.yaml#2` for
-    the second document, or `service.yaml#2.items[0]` for an item of a `List`.
+    Messages show it as `service.yaml:12`. If the line is unknown, they show `service.yaml`,
+    `service.yaml#2` for the second document, or `service.yaml#2.items[0]` for an item of a `List`.
 
     Attributes:
         file: Path of the file, directory or project, `<stdin>`, or empty for a text or mapping.
         document: Number of the document in the file, from 1.
-        item: Index among the items of a `List`, or None for other documents.
+        item: Index among the items of a `List`, or None if the document is not an item.
         line: Line in the file, or None if unknown.
     """
 
@@ -80,9 +80,9 @@ class Finding:
             `apiVersion`; empty for the whole document.
         message: What is wrong, the value found, and the fix, on one line.
         frames: Stack frames of the user's program, printed below the message.
-        converted: Only for a service that was converted from another system's document: the wrong
-            field of the service, if the document has no such field. `location` is then the closest
-            field of the document.
+        converted: Field of the service that is wrong, if the service was converted from another
+            system's document that lacks this field; `location` is then the document's closest
+            field. Otherwise empty.
     """
 
     rule: str
@@ -157,12 +157,13 @@ def info(rule: Rule, location: Location, message: str) -> Finding:
 class InvalidServiceError(ValueError):
     """The input is invalid.
 
-    Its text has a line for each finding, with the rule, and the finding's stack frames below. If
-    pulumi is imported, it is also a `pulumi.RunError`, which Pulumi prints without a traceback.
+    The text has a line for each finding, which ends with the rule's id; the finding's stack frames
+    follow on their own lines. If pulumi is imported, the exception is also a `pulumi.RunError`,
+    which Pulumi prints without a traceback.
 
     Attributes:
         findings: Every finding of the rejected input.
-        titles: File or service of each finding, an empty string if unknown.
+        titles: File or service of each finding, or an empty string if it is unknown.
     """
 
     def __new__(cls, *_: object) -> InvalidServiceError:
@@ -193,9 +194,9 @@ def filter_errors(findings: Iterable[Finding]) -> list[Finding]:
 
 def raise_errors(findings: Iterable[Finding], title: str = "") -> None:
     """Raise an InvalidServiceError with the findings that reject the input, if there are any."""
-    rejected = filter_errors(findings)
-    if rejected:
-        raise InvalidServiceError(rejected, title)
+    errors = filter_errors(findings)
+    if errors:
+        raise InvalidServiceError(errors, title)
 
 
 def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -222,8 +223,8 @@ def quote_value(value: Any) -> str:
 
 def summarize_names(names: Sequence[str], limit: int = 3) -> str:
     """Join up to `limit` names with commas, and append the number of the remaining ones."""
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+    remaining = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {remaining} more" if remaining > 0 else "")
 
 
 def format_path(location: Location) -> str:
@@ -245,8 +246,8 @@ def find_closest(
 ) -> tuple[_Value, Location] | None:
     """Return the value at a location or its closest parent, and the rest of the location.
 
-    With a value at `("roles", 0)`, the rest of `("roles", 0, "port")` is `("port",)`. None if
-    neither the location nor a parent has a value.
+    If `values` has the key `("roles", 0)`, the rest of `("roles", 0, "port")` is `("port",)`.
+    Return None if neither the location nor a parent has a value.
     """
     for end in range(len(location), 0, -1):
         if (value := values.get(location[:end])) is not None:

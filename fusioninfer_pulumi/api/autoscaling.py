@@ -151,7 +151,7 @@ class AutoscalingArgs(SpecModel):
 
     @property
     def latency_goals(self) -> dict[str, Fraction]:
-        """Latency goals in seconds, by the name of the KEDA trigger."""
+        """Latency goals in seconds, keyed by the name of their KEDA trigger."""
         goals = {"first-token": self.time_to_first_token, "per-token": self.time_per_token}
         limits = {name: parse_duration(goal) for name, goal in goals.items() if goal is not None}
         return {name: limit for name, limit in limits.items() if limit is not None}
@@ -175,7 +175,11 @@ def scales_to_zero(args: AutoscalingArgs) -> bool:
 
 
 def counts_queued_requests(args: AutoscalingArgs) -> bool:
-    """Return whether the endpoint picker's queue counts: for `queue`, or to start from zero."""
+    """Return whether requests in the endpoint picker's queue count toward the target.
+
+    They do for `queue`, and for roles that scale to zero, because without engines there are no
+    other metrics.
+    """
     return args.target is not None and (
         args.target is AutoscalingTarget.QUEUE or scales_to_zero(args)
     )

@@ -106,7 +106,7 @@ class ParallelismArgs(SpecModel):
 
     @property
     def pods(self) -> int | None:
-        """Pods of one replica according to the sizes; None if they do not determine it."""
+        """Pods of one replica according to the sizes, or None if these do not determine it."""
         if self.data is not None and self.data_local is not None:
             return max(self.data // self.data_local, 1)
         return self.pipeline

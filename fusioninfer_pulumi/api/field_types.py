@@ -55,7 +55,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 #: A string that is not empty.
 Text = Annotated[str, StringConstraints(min_length=1)]
 
-#: A later part of an object's name, such as a role's name; may begin with a digit.
+#: A part of an object's name after the first one, such as a role's name; may begin with a digit.
 PartName = Annotated[
     str,
     string_format(
@@ -96,7 +96,7 @@ OUTPUT_MARK = "x-output"
 
 
 def _or_output(kind: Any) -> GetPydanticSchema:
-    """Return the schema of a field that is only passed through: a value of a type, or an Output."""
+    """Return the schema of a field that is only passed through: a `kind` value, or an Output."""
 
     def validate(value: Any, validate_plain: core_schema.ValidatorFunctionWrapHandler) -> Any:
         return value if is_output(value) else validate_plain(value)
@@ -248,7 +248,7 @@ def _replace_boolean(value: Any) -> Any:
 
 
 def _allow_booleans(core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-    """Return the JSON Schema for editors, which may read On and Off as booleans, too."""
+    """Return the JSON Schema for editors, which may also read On and Off as booleans."""
     schema = handler(core)
     choices = handler.resolve_ref_schema(schema)["enum"]
     booleans = [value for value, word in _WORDS.items() if word in choices]
@@ -275,7 +275,7 @@ def _convert_names(value: Any) -> Any:
 #: A part of a pod template: a dictionary with camelCase or snake_case names, or typed args of
 #: pulumi_kubernetes.
 PodPart = Annotated[dict[str, Any], BeforeValidator(_convert_names)]
-#: A Kubernetes pod template (`metadata` and `spec`), in the forms of `PodPart`.
+#: A Kubernetes pod template (`metadata` and `spec`), with the types of `PodPart`.
 PodTemplate = Annotated[
     dict[str, Any],
     BeforeValidator(_convert_names),
@@ -291,14 +291,14 @@ PodTemplate = Annotated[
 ]
 
 
-def json_findings(location: Location, value: Any, depth: int = 0) -> Iterator[Finding]:
+def check_json(location: Location, value: Any, depth: int = 0) -> Iterator[Finding]:
     """Check that a value, apart from Outputs in it, can be serialized to JSON."""
     if depth > MAX_DEPTH:
         yield error(INPUT_TOO_LARGE, location, TOO_DEEP)
     elif isinstance(value, dict):
         for key, item in value.items():
             if isinstance(key, str):
-                yield from json_findings((*location, key), item, depth + 1)
+                yield from check_json((*location, key), item, depth + 1)
             else:
                 message = f"keys must be strings, got {quote_value(key)}; quote it in YAML"
                 yield error(WRONG_TYPE, location, message)
@@ -308,16 +308,16 @@ def json_findings(location: Location, value: Any, depth: int = 0) -> Iterator[Fi
             yield error(INPUT_TOO_LARGE, location, message)
             return
         for index, item in enumerate(value):
-            yield from json_findings((*location, index), item, depth + 1)
+            yield from check_json((*location, index), item, depth + 1)
     elif not is_json_scalar(value) and not is_output(value):
         yield error(WRONG_TYPE, location, f"must be a JSON value, got {quote_value(value)}")
 
 
-def plain_json_findings(
+def check_json_and_outputs(
     location: Location, value: Any, output_keys: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
-    """Check as `json_findings`, and reject Outputs that are not below a key in `output_keys`."""
-    yield from json_findings(location, value)
+    """Check like `check_json`, and reject Outputs that are not below a key in `output_keys`."""
+    yield from check_json(location, value)
     for path in output_paths(value):
         if not any(key in path for key in output_keys):
             yield error(OUTPUT_NOT_ALLOWED, (*location, *path), OUTPUT_HINT)
@@ -329,15 +329,15 @@ def plain_json_findings(
 def matches_schema(part: Part | None, *, outputs: bool = False) -> AfterValidator:
     """Return a validator of JSON values against the schema of a part of a Kubernetes object.
 
-    With `part` None, any JSON is valid. `outputs`: whether the value may contain Outputs.
+    If `part` is None, any JSON is valid. If `outputs` is set, the value may contain Outputs.
     """
 
     def check(value: Any) -> Any:
         findings = [] if part is None else part_findings((), value, part)
         if outputs:
-            findings += json_findings((), value)
+            findings += check_json((), value)
         else:
-            findings += plain_json_findings((), value)
+            findings += check_json_and_outputs((), value)
         raise_findings("part", findings)
         return value
 

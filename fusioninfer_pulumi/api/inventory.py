@@ -115,7 +115,7 @@ class InventoryArgs(SpecModel):
 
     @property
     def selector_label(self) -> str | None:
-        """The label that identifies a pool: `poolLabel`, or its default; None without either."""
+        """Label that identifies a pool: `poolLabel` or its default; None if there is neither."""
         if self.pool_label is not None:
             return self.pool_label
         for key in labels.NODE_POOLS:

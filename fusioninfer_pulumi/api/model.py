@@ -294,7 +294,7 @@ class ModelArgs(SpecModel):
         adapters = self.lora.adapters if self.lora else ()
         schemes = {scheme, *(adapter.uri.partition("://")[0] for adapter in adapters)}
         for field, field_scheme in _SCHEME_OF_FIELD.items():
-            # Adapters are downloaded with the credentials in these two fields, too.
+            # Adapters are also downloaded with the credentials in these two fields.
             allowed = schemes if field in ("token_secret", "s3") else {scheme}
             message = f"belongs to {field_scheme}:// (this model is {scheme}://)"
             yield inapplicable_rule(field, message, when=field_scheme not in allowed)
@@ -339,8 +339,9 @@ class ModelSource(NamedTuple):
     Attributes:
         scheme: `hf`, `pvc`, `s3` or `oci`.
         target: The repository, claim, bucket with key, or image.
-        path: Path in the claim, without slashes at its ends; empty for other schemes.
-        revision: Revision of the repository, or None for its main branch and for other schemes.
+        path: Path in the claim, without slashes at its ends; empty if the scheme is not `pvc`.
+        revision: Revision of the repository, or None for its main branch. None if the scheme is
+            not `hf`.
     """
 
     scheme: str
@@ -356,7 +357,7 @@ class ModelSource(NamedTuple):
 
 
 def parse_model_uri(uri: str) -> ModelSource | None:
-    """Parse a `uri`; None if it has none of the formats.
+    """Parse a `uri`, or return None if it has none of the formats.
 
     A repository's revision follows `@`, or `:` as in KServe's documentation.
     """

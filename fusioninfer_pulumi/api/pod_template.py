@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.field_types import json_findings
+from fusioninfer_pulumi.api.field_types import check_json
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.pulumi_outputs import output_paths
@@ -26,9 +26,9 @@ from fusioninfer_pulumi.schemas.schema_check import part_findings
 def pod_template_findings(
     prefix: Location, template: Mapping[str, Any], serving_container: str | None = None
 ) -> Iterator[Finding]:
-    """Check one pod template; a container with the name `serving_container` must exist."""
+    """Check one pod template; a container named `serving_container`, if set, must exist."""
     yield from part_findings(prefix, template, POD_TEMPLATE)
-    yield from json_findings(prefix, template)
+    yield from check_json(prefix, template)
     for location in output_paths(template):
         if not _may_be_output(location):
             yield error(OUTPUT_NOT_ALLOWED, (*prefix, *location), OUTPUT_HINT)
@@ -53,7 +53,7 @@ def pod_template_findings(
 def role_template_findings(
     location: Location, template: Mapping[str, Any], container: str | None, *, has_model: bool
 ) -> Iterator[Finding]:
-    """Check a role's template at its field; with a `model`, the field `template` may be partial."""
+    """Check a role's template at its field; if there is a model, `template` may be partial."""
     if has_model and location[-1] == "template":
         yield from partial_template_findings(location, template, container)
     else:

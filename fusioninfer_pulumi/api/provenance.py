@@ -1,4 +1,4 @@
-"""Where the parts and values of a service's generated pods come from."""
+"""The source of each part and value of a service's generated pods."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class PresetValue(NamedTuple):
     """A value that `--explain` prints: of a generated container, or of a timeout.
 
     Attributes:
-        role: Name of the role, or empty for fields of the service.
+        role: Name of the role, or empty for a field of the service.
         field: Field of the role, its container or the service.
         value: The value as text.
         source: `user`, `model catalogue`, `engine release`, `capacity` or `library default`.
-        reason: Why the field has this value, or the source of the value.
+        reason: Why the field has this value, or where the value is from, such as `engine.version`.
     """
 
     role: str
@@ -42,19 +42,19 @@ class Provenance:
 
     The location of a part starts with the field of its template: `("roles", 0, "template", "spec",
     "containers", 1)`. Presets, and the passes in `pods`, append generated items to the user's
-    lists, so the user's items keep their indexes. A part that is neither in `origins` nor in the
-    user's spec is generated, and belongs to the closest field that contains it.
+    lists, so the user's items keep their indexes. A part that is neither in `user_fields` nor in
+    the user's spec is generated, and belongs to the closest field that contains it.
 
     Attributes:
         spec: The user's spec, before presets.
-        origins: Maps each part that presets or passes added or moved to the field, such as `gpus`,
-            that made them do so. Parts that belong to the template itself are not included.
+        user_fields: Maps each part that presets or passes added or moved to the user's field that
+            caused this, such as `gpus`. Parts that come from the template itself are not included.
         values: Values of generated containers, in the order of the roles.
         generated_roles: Positions of the roles whose serving containers are generated.
     """
 
     spec: InferenceServiceArgs
-    origins: Mapping[Location, Location] = field(default_factory=dict)
+    user_fields: Mapping[Location, Location] = field(default_factory=dict)
     values: tuple[PresetValue, ...] = ()
     generated_roles: frozenset[int] = frozenset()
 
@@ -69,17 +69,17 @@ class Provenance:
         """
         if len(location) < 3 or location[0] != "roles" or location[2] not in TEMPLATE_FIELDS:
             return location, True
-        closest = find_closest(self.origins, location)
+        closest = find_closest(self.user_fields, location)
         if closest is None:
             return self.find_field(location)
-        user_field, subfield = closest
-        return self.find_field((*user_field, *subfield))
+        user_field, rest = closest
+        return self.find_field((*user_field, *rest))
 
     def find_field(self, location: Location) -> tuple[Location, bool]:
         """Return the user's field at a location, and whether it is set.
 
-        If it is not set, return the location where the user would add it. If a field that contains
-        it is not set either, return the closest field that is.
+        If the field is not set, return the location where the user would add it. If a field that
+        contains it is also not set, return the closest field that is set.
         """
         value: Any = self._document
         for end, part in enumerate(location):

@@ -338,7 +338,7 @@ class RoleArgs(SpecModel):
 
     @property
     def has_node_count(self) -> bool:
-        """Whether `multinode.nodeCount` or `parallelism` determines the nodes, or they are one."""
+        """Whether the nodes per replica are known: one, or set by `nodeCount` or `parallelism`."""
         if self.multinode is None or self.multinode.node_count is not None:
             return True
         return self.parallelism is not None and self.parallelism.pods is not None

@@ -1,4 +1,4 @@
-"""Checks of roles and of whole services, before anything is built.
+"""Checks of roles and of whole services, before any object is built.
 
 Pydantic has already rejected invalid values. The checks are in `api`, not in `checks`, because the
 constructor of `InferenceServiceArgs` raises their findings. Checks of one class are in its method

@@ -1,4 +1,4 @@
-"""Properties that are derived from a service's spec: gang, layout, scheduler, entry types."""
+"""Derives properties from a service's spec: gang, layout, scheduler, entry types."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ class ServiceShape(NamedTuple):
         is_disaggregated: Whether prefill and decode are separate roles.
         entry_types: Component types that may receive requests directly, without a picker.
         layout: How many LeaderWorkerSets run the replicas of a role.
-        needs_gang: Whether a PodGroup gang-schedules the pods, also while there are no replicas.
+        needs_gang: Whether PodGroups gang-schedule the pods; true even while there are no replicas.
         backend: The user's `gangPolicy.backend`, even if there is no gang.
-        scheduler: Scheduler of the pods, or None if the pod templates decide.
-        queue: Volcano queue, or None for the default queue and for other backends.
-        local_queue: Kueue's LocalQueue for the replicas, or None without Kueue or with mode Off.
-        priority_class: PriorityClass of the pods, or None if the pod templates decide.
+        scheduler: Scheduler of the pods, or None if the pod templates choose it.
+        queue: Volcano queue, or None if the user set none, or if the backend is not Volcano.
+        local_queue: Kueue's LocalQueue for the replicas, or None if the backend is not Kueue, or
+            if the mode is Off.
+        priority_class: PriorityClass of the pods, or None if the pod templates choose it.
     """
 
     router: RoleArgs | None
@@ -100,8 +101,8 @@ def is_disaggregated(roles: Iterable[RoleArgs]) -> bool:
 def find_entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """Return the component types that may receive requests directly, without a picker.
 
-    In a disaggregated service these are the decoders, because a prefill pod returns only the first
-    token. Roles of type `worker` get no requests there: a Service selects one type or all types.
+    In a disaggregated service, this is only `decoder`, because a prefill pod returns only the first
+    token. Its roles of type `worker` receive no requests: a Service selects one type or all types.
     """
     if is_disaggregated(roles):
         return (ComponentType.DECODER,)

@@ -66,7 +66,7 @@ class SpecModel(BaseModel):
             model = type(self)
             raise InvalidServiceError(pydantic_findings(exc, model), model.__name__) from None
 
-    # With this mark pydantic calls `__init__` only for the outermost model, so no other one raises.
+    # Because of this mark, pydantic calls `__init__` only for the outermost model, so that raises.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as in BaseModel
 
     @classmethod

@@ -36,7 +36,7 @@ from fusioninfer_pulumi.rules.common import (
     WRONG_TYPE,
 )
 
-# The dictionaries have the types of pydantic's errors as keys.
+# The keys of these dictionaries are types of pydantic's errors.
 _EXPECTED_TYPES = {
     "int_type": "an integer",
     "float_type": "a number",
@@ -64,7 +64,7 @@ _RULES_AND_MESSAGES = {
     "too_short": (FIELD_REQUIRED, "must contain at least {min_length} item, got none"),
     "too_long": (OUT_OF_RANGE, "must contain at most {max_length} items, got {length}"),
 }
-# Description of each format by its pattern.
+# Description of each string format, keyed by its pattern.
 _DESCRIPTIONS: dict[str, str] = {}
 
 
@@ -94,7 +94,7 @@ def raise_findings(title: str, findings: Iterable[Finding]) -> None:
 def pydantic_findings(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
     """Return a finding for each error, in the order of fields; locations lack the leading `spec`.
 
-    Suggestions for unknown keys come from the fields of `root`, the validated model.
+    `root` is the validated model, whose fields are suggested for unknown keys.
     """
     return [_convert_error(detail, root) for detail in problem.errors(include_url=False)]
 
@@ -137,7 +137,7 @@ def _convert_error(detail: ErrorDetails, root: type[BaseModel]) -> Finding:
     if error_type in _RULES_AND_MESSAGES:
         rule, message = _RULES_AND_MESSAGES[error_type]
         return error(rule, location, message.format(length=len(value), **context))
-    # A `rule_error` has the rule's id as its type. Only ids have hyphens, pydantic's types do not.
+    # The type of a `rule_error` is the rule's id. Ids contain hyphens, pydantic's types do not.
     is_rule_id = "-" in error_type
     return error(Rule(error_type) if is_rule_id else WRONG_TYPE, location, detail["msg"])
 

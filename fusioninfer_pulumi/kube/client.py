@@ -34,7 +34,7 @@ _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class UnreadableError(Exception):
-    """The cluster cannot be read; the message says why."""
+    """The cluster cannot be read; the message has the reason."""
 
 
 class KubernetesApi:
@@ -49,7 +49,7 @@ class KubernetesApi:
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """Load a context of a kubeconfig (path or content); None for kubectl's default.
+        """Load a context of a kubeconfig (path or content); None stands for kubectl's default.
 
         Raises:
             UnreadableError: The kubeconfig is not usable.
@@ -64,9 +64,11 @@ class KubernetesApi:
         groups = (self._read("/apis") or {}).get("groups") or ()
         versions = {}
         for group in groups:
-            served = [item["version"] for item in (group["preferredVersion"], *group["versions"])]
+            served_versions = [
+                item["version"] for item in (group["preferredVersion"], *group["versions"])
+            ]
             # `versions` contains the preferred version again.
-            versions[group["name"]] = tuple(dict.fromkeys(served))
+            versions[group["name"]] = tuple(dict.fromkeys(served_versions))
         return versions
 
     @cached_property
@@ -92,9 +94,9 @@ class KubernetesApi:
         return self._paths[api_version]
 
     def path(self, api: str, kind: str, namespace: str | None = None) -> str | None:
-        """Return the path of a kind's objects in a namespace; None for all namespaces.
+        """Return the path of a kind's objects in a namespace, or in all if `namespace` is None.
 
-        Returns None if the cluster does not serve the kind.
+        Return None if the cluster does not serve the kind.
         """
         if "/" in api or api == "v1":
             api_versions = [api]
@@ -110,12 +112,12 @@ class KubernetesApi:
         return None
 
     def get(self, api: str, kind: str, namespace: str | None, name: str) -> Object | None:
-        """Return one object; None if it does not exist or cannot be read."""
+        """Return one object, or None if it does not exist or cannot be read."""
         path = self.path(api, kind, namespace)
         return None if path is None else self._read(f"{path}/{quote(name, safe='')}")
 
     def has(self, api: str, kind: str, namespace: str | None, name: str) -> bool | None:
-        """Return whether an object exists; None if it cannot be read or its kind is not served."""
+        """Return whether an object exists; None if it is unreadable or its kind is not served."""
         path = self.path(api, kind, namespace)
         if path is None:
             return None
@@ -209,7 +211,7 @@ class KubernetesApi:
     def _read(
         self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json"
     ) -> Object | None:
-        """Return the response to a GET, None if it fails; count failures except 404 in `unread`."""
+        """Return the response to a GET; None if it fails, which `unread` counts except for 404."""
         code, content = self.request("GET", path, query, accept=accept)
         if 200 <= code < 300:
             return content
@@ -307,13 +309,14 @@ _DRY_RUN_QUERY = {"dryRun": "All", "fieldValidation": "Strict"}
 
 @dataclass(frozen=True)
 class Response:
-    """The API server's answer to a dry run.
+    """The API server's response to a dry run.
 
     Attributes:
         code: HTTP status; 0 if the object was not sent, because its kind is not served.
         reply: The server's message, or empty if the server accepts the object.
         causes: Field and message of each cause in the response.
-        resource: Resource that the reply is about: the object's, or another such as `namespaces`.
+        resource: Resource that the reply is about: that of the object, or a different one such as
+            `namespaces`.
     """
 
     code: int
@@ -334,12 +337,12 @@ def send_dry_runs(
     next_request: Callable[[Mapping[str, Any], Response], Mapping[str, Any] | None],
     seconds: float,
 ) -> list[list[Response] | None]:
-    """Send dry runs of objects; return the answers to each object, or None if they came too late.
+    """Send dry runs of objects, and return the responses to each object, or None after a timeout.
 
     The API server stores nothing. Pods are sent as new objects. Other objects are sent as
     server-side applies by the manager that last applied them, so fields that the new object lacks
-    are removed. `next_request` returns another object to send after an answer, or None. First
-    the served kinds are read, then the objects are sent; each step may take `seconds`.
+    are removed. After each response, `next_request` returns the next object to send, or None.
+    First the served kinds are read, then the objects are sent; each step may take `seconds`.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
@@ -361,7 +364,7 @@ def _dry_run(
     manifest: Mapping[str, Any] | None,
     next_request: Callable[[Mapping[str, Any], Response], Mapping[str, Any] | None],
 ) -> list[Response]:
-    answers: list[Response] = []
+    responses: list[Response] = []
     while manifest is not None:
         namespace = manifest["metadata"].get("namespace")
         namespace = None if namespace is None else str(namespace)
@@ -373,16 +376,16 @@ def _dry_run(
         else:
             path += f"/{quote(str(manifest['metadata']['name']), safe='')}"
             code, live = api.request("GET", path)
-            manager = _last_manager(live) if code == 200 else _DEFAULT_MANAGER
+            manager = _get_last_manager(live) if code == 200 else _DEFAULT_MANAGER
             query = {**_DRY_RUN_QUERY, "fieldManager": manager, "force": "true"}
             code, content = api.request("PATCH", path, query, manifest)
-        answer = _parse_answer(code, content)
-        answers.append(answer)
-        manifest = next_request(manifest, answer)
-    return answers
+        response = _parse_response(code, content)
+        responses.append(response)
+        manifest = next_request(manifest, response)
+    return responses
 
 
-def _last_manager(live: Mapping[str, Any]) -> str:
+def _get_last_manager(live: Mapping[str, Any]) -> str:
     managers = (live.get("metadata") or {}).get("managedFields") or ()
     times_and_names = [
         (str(manager.get("time")), str(manager["manager"]))
@@ -393,7 +396,7 @@ def _last_manager(live: Mapping[str, Any]) -> str:
     return last_manager
 
 
-def _parse_answer(code: int, content: Mapping[str, Any]) -> Response:
+def _parse_response(code: int, content: Mapping[str, Any]) -> Response:
     if 200 <= code < 300:
         return Response(code)
     details = content.get("details") or {}

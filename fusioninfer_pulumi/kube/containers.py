@@ -9,17 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
+from fusioninfer_pulumi.kube.object_metadata import Manifest
+
 #: Path of a container's shared memory, which has 64 MiB unless a volume is mounted there.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
 
 #: A container, a pod spec or another part of a manifest.
 Fields = Mapping[str, Any]
-#: A part of a manifest that the caller may change.
-Manifest = dict[str, Any]
 
 
 def add_env(container: Fields, variables: Sequence[Fields]) -> Manifest:
-    """Return a container with variables added, except those whose names it already has."""
+    """Return a container with the variables added whose names it does not have yet."""
     existing = list(container.get("env") or ())
     names = {variable.get("name") for variable in existing}
     added = [dict(variable) for variable in variables if variable["name"] not in names]
@@ -29,7 +29,7 @@ def add_env(container: Fields, variables: Sequence[Fields]) -> Manifest:
 def build_security_context(user: int | None = None, **fields: Any) -> Manifest:
     """Return a `securityContext` that the `restricted` Pod Security Standard accepts.
 
-    Without `user`, the pod's security context must set `runAsNonRoot` and `seccompProfile`.
+    If `user` is None, the pod's security context must set `runAsNonRoot` and `seccompProfile`.
     """
     if user is not None:
         fields |= {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": user}
@@ -67,7 +67,7 @@ def build_shared_memory(
 ) -> tuple[Manifest, Manifest] | None:
     """Return a volume at `/dev/shm` and its mount, for one container of a pod spec.
 
-    None if the container mounts something there already, or if the pod uses the host's IPC
+    Return None if the container already mounts a volume there, or if the pod uses the host's IPC
     namespace, and with it the host's shared memory. `limit` is the volume's size limit.
     """
     if spec.get("hostIPC"):
@@ -79,7 +79,7 @@ def build_shared_memory(
 def build_empty_dir(
     spec: Fields, container: Fields, name: str, path: str, source: Fields
 ) -> tuple[Manifest, Manifest] | None:
-    """Return an `emptyDir` volume and its mount; None if the container mounts that path."""
+    """Return an `emptyDir` volume and its mount, or None if the container mounts that path."""
     if find_mount(container, path) is not None:
         return None
     name = choose_free_name(name, spec.get("volumes"))
@@ -118,7 +118,7 @@ def _is_list_of_named_items(value: Any) -> bool:
 
 
 def use_mirror(image: str, registry: str | None) -> str:
-    """Replace the registry in an image's name, not its path and tag; None replaces nothing."""
+    """Replace the registry in an image's name, unless `registry` is None; path and tag stay."""
     if registry is None:
         return image
     host, _, path = image.partition("/")

@@ -24,7 +24,7 @@ _LIMIT = Fraction(2**63 - 1, 10**9)
 
 
 def parse_duration(text: str) -> Fraction | None:
-    """Return a duration in seconds; None if it has a sign, or if Go cannot parse it."""
+    """Return a duration in seconds, or None if it has a sign or if Go cannot parse it."""
     if _DURATION.fullmatch(text) is None:
         return None
     parts = _PART.findall(text)
@@ -33,7 +33,7 @@ def parse_duration(text: str) -> Fraction | None:
 
 
 def multiply_duration(text: str, factor: int) -> str:
-    """Multiply a duration and round it up to seconds; return it as it is if the factor is 1."""
+    """Multiply a duration and round it up to seconds; return it unchanged if the factor is 1."""
     length = parse_duration(text)
     if factor == 1 or length is None:
         return text

@@ -1,4 +1,4 @@
-"""Builds metadata of a service's objects, its ServiceAccounts, Roles and role bindings."""
+"""Builds the metadata of a service's objects, and ServiceAccounts, Roles and role bindings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: A Kubernetes object, or a part of one.
+#: A Kubernetes object, or a part of one, that the caller may change.
 Manifest = dict[str, Any]
 
 
@@ -37,7 +37,7 @@ def lookup(value: Any, *keys: str) -> Any:
 
 
 def list_items(value: Any, *keys: str) -> list[Mapping[str, Any]]:
-    """Return the mappings in a nested list, none if the list is missing or malformed."""
+    """Return the mappings in a nested list; no mappings if the list is missing or malformed."""
     items = lookup(value, *keys)
     if not isinstance(items, (list, tuple)):
         return []

@@ -17,7 +17,7 @@ UNKNOWN = "<unknown>"
 
 
 class UnknownOutput:
-    """Stands for an Output of a program that ran in another process; equal only to itself."""
+    """Placeholder for an Output of a program that ran in another process; equals only itself."""
 
 
 def is_output(value: object) -> bool:

@@ -66,9 +66,9 @@ def pod_requests(template: Mapping[str, Any]) -> Amounts:
         amounts = _sum((sidecars, _requests(container)))
         if container.get("restartPolicy") == "Always":
             sidecars = amounts
-        largest_init = _largest(largest_init, amounts)
-    running = _sum((sidecars, *(_requests(container) for container in spec["containers"])))
-    requests = _largest(running, largest_init)
+        largest_init = _take_larger(largest_init, amounts)
+    after_init = _sum((sidecars, *(_requests(container) for container in spec["containers"])))
+    requests = _take_larger(after_init, largest_init)
     if isinstance(spec.get("resources"), Mapping):
         requests = {**requests, **_requests(spec)}
     overhead = {
@@ -88,13 +88,13 @@ def has_one_rank_per_accelerator(template: Mapping[str, Any]) -> bool:
     return not any(name.startswith(_PREFIXES_WITHOUT_RANKS) for name in pod_requests(template))
 
 
-def read_limit(container: Mapping[str, Any], resource: str) -> Any:
-    """Return a container's limit of a resource as in the manifest, or None if it has none."""
+def get_limit(container: Mapping[str, Any], resource: str) -> Any:
+    """Return a container's limit of a resource as in the manifest, or None if there is none."""
     return ((container.get("resources") or {}).get("limits") or {}).get(resource)
 
 
 def sum_requests(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
-    """Return the sum of `requests`, pairs of a pod's requests and the number of such pods."""
+    """Return the total of `requests`: pairs of a pod's requests and the number of such pods."""
     amounts = _sum(
         {name: amount * pods for name, amount in per_pod.items()} for per_pod, pods in requests
     )
@@ -115,7 +115,7 @@ def _sum(parts: Iterable[Amounts]) -> Amounts:
     return amounts
 
 
-def _largest(first: Amounts, second: Amounts) -> Amounts:
+def _take_larger(first: Amounts, second: Amounts) -> Amounts:
     return {
         name: max(first.get(name, Decimal(0)), second.get(name, Decimal(0)))
         for name in {**first, **second}

@@ -19,15 +19,17 @@ class Product:
     """A product that provides an API group, or a part of one.
 
     Attributes:
-        name: Its name in messages.
-        group: The API group.
-        install: URL of a manifest to apply, or a command, or what to install.
+        name: Name of the product in messages.
+        group: API group that needs the product.
+        install: URL of a manifest to apply, a command, or the name of what to install.
         kind: The only kind that needs the product, or empty for all kinds.
         field: Key of a field that needs the product, at any depth; empty if every object of the
             group does.
-        min_release: First supported release, or None if any that serves the API version works.
+        min_release: First supported release, or None if every release that serves the API version
+            works.
         broken: Later releases that do not work.
-        program: Name of the image whose tag is the release; empty if the CRDs' annotations have it.
+        program: Name of the image whose tag is the release; empty if the CRDs' annotations have
+            the release.
         namespace: Namespace in which the program usually runs.
     """
 
@@ -251,7 +253,7 @@ def walk(
 
 
 def parse_product_release(text: str) -> Release | None:
-    """Parse a product's release such as `v1.2.3-rc.1`, or None for other texts such as `latest`."""
+    """Parse a release such as `v1.2.3-rc.1`; return None for other texts such as `latest`."""
     match = _RELEASE.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 

@@ -1,7 +1,7 @@
 """Converts inputs of pulumi_kubernetes to plain Kubernetes structures, without importing it.
 
 Args such as `PodTemplateSpecArgs` store values under Python names. The getter of each property has
-the field's Kubernetes name as an attribute. Dictionaries may have Python names as keys, too. Keys
+the field's Kubernetes name as an attribute. The keys of dictionaries may also be Python names. Keys
 of maps such as `labels` are not field names, so they are not converted.
 """
 
@@ -43,7 +43,7 @@ def is_typed_args(value: object) -> bool:
 
 
 class DuplicateFieldError(Exception):
-    """A mapping has a field under its Kubernetes name and its Python name; the text names both."""
+    """A field has both its Kubernetes name and its Python name; the message contains both."""
 
 
 def to_kubernetes(value: Any) -> Any:
@@ -59,7 +59,7 @@ def to_kubernetes(value: Any) -> Any:
         attributes = vars(value)
         value = {
             kubernetes: attributes[python]
-            for python, kubernetes in _read_kubernetes_names(type(value)).items()
+            for python, kubernetes in _get_kubernetes_names(type(value)).items()
             if attributes.get(python) is not None
         }
     if isinstance(value, dict):
@@ -80,7 +80,7 @@ def to_kubernetes(value: Any) -> Any:
     return str.__str__(value) if isinstance(value, str) else value
 
 
-def _read_kubernetes_names(args_type: type) -> dict[str, str]:
+def _get_kubernetes_names(args_type: type) -> dict[str, str]:
     return {
         python: getattr(member.fget, _MARK)
         for base in reversed(args_type.__mro__)

@@ -40,13 +40,14 @@ class LoadedDocument(NamedTuple):
     """A document of an input, or several documents that an importer merged into one service.
 
     Attributes:
-        origin: Its file and position.
+        origin: File of the document, and its position in the file.
         remarks: Findings of loading, before planning, each with the origin of its document.
         args: The service. None if it is invalid or from a Pulumi program, or if the document is not
             a service.
         manifest: The InferenceService manifest. None if the service is from a Pulumi program, or
             if the document is not a service.
-        translate: Moves a finding about a converted service to its source document.
+        translate: Moves a finding about the service to its source document; None if the service
+            was not converted.
         plan: The plan of the service, or None before planning.
     """
 
@@ -69,18 +70,18 @@ class LoadedDocument(NamedTuple):
         return bool(filter_errors(finding for _, finding in self.findings))
 
     def with_result(self, validated: Validated) -> LoadedDocument:
-        """Return the document with the result of validation."""
+        """Return a copy with the result of validation."""
         args, findings = validated
         return self._replace(args=args, remarks=(*self.remarks, *self._locate(findings)))
 
     def with_findings(self, *findings: Finding) -> LoadedDocument:
-        """Return the planned document with more findings about its service."""
+        """Return a copy of a planned document with additional findings about its service."""
         assert self.plan is not None, "the caller has checked it"
         plan = replace(self.plan, findings=(*self.plan.findings, *findings))
         return self._replace(plan=plan)
 
     def filter_findings(self, is_kept: Callable[[Finding], bool]) -> LoadedDocument:
-        """Return the document with only some of its findings."""
+        """Return a copy with only the findings for which `is_kept` is true."""
         plan = self.plan
         if plan is not None:
             plan = replace(plan, findings=tuple(filter(is_kept, plan.findings)))
@@ -184,7 +185,7 @@ def _add_referenced(
     """Assign to each importer the objects that its documents name or select.
 
     Repeats until nothing changes, because an added object, such as a ServiceAccount, may name
-    further objects.
+    other objects.
     """
     others = [
         SourceDocument(origin, raw)
@@ -195,15 +196,15 @@ def _add_referenced(
     for importer, group in _group_by_importer(documents, owners):
         for document in importer.find_referenced(group, others):
             referring[document.origin] = importer
-    extended = [
+    new_owners = [
         owner or referring.get(origin) for (origin, _), owner in zip(documents, owners, strict=True)
     ]
-    return extended if extended == list(owners) else _add_referenced(documents, extended)
+    return new_owners if new_owners == list(owners) else _add_referenced(documents, new_owners)
 
 
 def is_loaded_kind(raw: Any) -> bool:
     """Return whether a document is an InferenceService or of a kind that importers convert."""
-    return _is_inference_service(raw) or _find_owner(raw) is not None or _needs_importer(raw)
+    return _is_inference_service(raw) or _find_owner(raw) is not None or _lacks_importer(raw)
 
 
 def _convert(
@@ -242,7 +243,7 @@ def _load_document(
     origin: Origin, raw: Any, *, ignore_others: bool, in_directory: bool
 ) -> LoadedDocument:
     """Load a document that no importer converts: a service, or an object to ignore or reject."""
-    if _needs_importer(raw):
+    if _lacks_importer(raw):
         version, command = quote_value(raw["apiVersion"]), install_command("importers")
         message = f"{version} needs an importer that is not installed; run {command}"
         return make_note(origin, error(IMPORTER_MISSING, ("apiVersion",), message))
@@ -269,7 +270,8 @@ def _load_document(
     return LoadedDocument(origin, manifest=raw).with_result((args, findings))
 
 
-def _needs_importer(raw: Any) -> bool:
+def _lacks_importer(raw: Any) -> bool:
+    """Return whether fusioninfer-importers would convert a document, but is not installed."""
     group = _get_group(raw.get("apiVersion")) if isinstance(raw, Mapping) else ""
     return group in IMPORTED_API_GROUPS and all(
         group not in importer.groups for importer in importers()

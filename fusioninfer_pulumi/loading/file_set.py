@@ -46,7 +46,7 @@ class ParsedText(NamedTuple):
 
     @property
     def identities(self) -> list[tuple[str, ...]]:
-        """Kind, namespace and name of each manifest with metadata; `None` as text if unset."""
+        """Kind, namespace and name of each manifest with metadata; a missing one is "None"."""
         identities = []
         for _, raw in self.manifests:
             metadata = raw.get("metadata") if isinstance(raw, Mapping) else None
@@ -96,8 +96,8 @@ def parse(file: str, content: str, directory: str | None = None) -> ParsedText:
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
     """Load the documents of several texts as one input, so that they may refer to each other.
 
-    Returns all documents in order, then the notes of all texts. `allow_lossy` is as for `load`. A
-    file that is passed several times is loaded once.
+    Returns all documents in order, then the notes of all texts. `allow_lossy` has the meaning that
+    it has for `load`. A file that is passed more than once is loaded once.
     """
     texts = list({text.file: text for text in parsed}.values())
     notes = [note for text in texts for note in text.notes]

@@ -20,7 +20,7 @@ class SourceDocument:
     """One document of the input.
 
     Attributes:
-        origin: Its file and position.
+        origin: File of the document, and its position in the file.
         raw: The parsed document.
     """
 
@@ -29,24 +29,24 @@ class SourceDocument:
 
     @property
     def kind(self) -> str:
-        """Its kind."""
+        """Kind of the document."""
         return str(self.raw["kind"])
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Its metadata, or empty if it has none."""
+        """Metadata of the document, or empty if it has none."""
         metadata = self.raw.get("metadata")
         return metadata if isinstance(metadata, Mapping) else {}
 
     @property
     def name(self) -> Any:
-        """Its name, a string or an Output; None if it is anything else."""
-        return _read_name(self.metadata.get("name"))
+        """Name of the document, or None if it is neither a string nor an Output."""
+        return _get_name(self.metadata.get("name"))
 
     @property
     def namespace(self) -> Any:
-        """Its namespace, a string or an Output; `default` if it is anything else."""
-        return _read_name(self.metadata.get("namespace")) or "default"
+        """Namespace of the document, or `default` if it is neither a string nor an Output."""
+        return _get_name(self.metadata.get("namespace")) or "default"
 
     def at(self, *path: str | int) -> SourceField:
         """Return the field at a path from the document's root."""
@@ -69,7 +69,7 @@ class SourceField(NamedTuple):
 
     @property
     def location(self) -> Location:
-        """Its location in findings, without a leading `spec`."""
+        """Location of the field in findings, without a leading `spec`."""
         is_below_spec = len(self.path) > 1 and self.path[0] == "spec"
         path = self.path[1:] if is_below_spec else self.path
         # Keys of YAML may also be null or floats.
@@ -77,7 +77,7 @@ class SourceField(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """Its value, or None if it is not set."""
+        """Value of the field, or None if it is not set."""
         value: Any = self.document.raw
         for part in self.path:
             try:
@@ -87,34 +87,35 @@ class SourceField(NamedTuple):
         return value
 
 
-def _read_name(value: Any) -> Any:
+def _get_name(value: Any) -> Any:
     """Return a name by which documents refer to each other, or None if it cannot be one."""
     return value if isinstance(value, str) or is_output(value) else None
 
 
 class FieldOrigin(NamedTuple):
-    """The origin of a field of the service.
+    """The field of the source from which a field of the service was converted.
 
     Attributes:
-        field: The user's field.
-        copied: Whether the service's field is a copy of the user's field, with all its subfields.
+        field: The field of the source.
+        copied: Whether the service's field is a copy of this field, with all its subfields.
     """
 
     field: SourceField
     copied: bool
 
     def extend(self, subfield: Location) -> SourceField:
-        """Return the user's subfield if the service's field is a copy, else `field`."""
+        """Return the source of a subfield: the same subfield if `copied`, otherwise `field`."""
         path = (*self.field.path, *subfield) if self.copied else self.field.path
         return SourceField(self.field.document, path)
 
 
 class Origins(NamedTuple):
-    """The origins of the fields of a service.
+    """Maps the fields of a converted service to the fields of its source documents.
 
     Attributes:
         main: The document that became the service.
-        fields: The origin of each field of the service, by its location in findings.
+        fields: The source of each field of the service, keyed by the location of the service's
+            field in findings.
         sources: Other documents that the service depends on.
     """
 
@@ -129,12 +130,12 @@ class Origins(NamedTuple):
         return frozenset({self.main, *self.sources, *fields})
 
     def locate(self, finding: Finding) -> tuple[Origin, Finding]:
-        """Move a finding about the service to the user's document.
+        """Move a finding about the service to its source document.
 
         Returns:
-            The document, and the finding at the user's field. If the service's field has no origin
-            of its own, the finding is at the origin of its closest parent, or at the root of
-            `main`, and `finding.converted` is the field in the service.
+            The document, and the finding at the document's field. If the service's field has no
+            source, the finding is at the source of its closest parent, or at the root of `main`,
+            and `finding.converted` is the service's field.
         """
         location = finding.location
         closest = find_closest(self.fields, location)
@@ -153,7 +154,7 @@ class ConvertedService(NamedTuple):
     Attributes:
         main: The document that became the service.
         manifest: The InferenceService manifest, not yet validated.
-        origins: Where the manifest's fields come from.
+        origins: Maps the manifest's fields to fields of the source documents.
     """
 
     main: SourceDocument
@@ -182,8 +183,8 @@ class Importer(NamedTuple):
             input has documents of these kinds.
         services: Kinds that become a service, each with its supported API versions.
         companions: Kinds that configure a service of the same input, with their API versions.
-        words: Messages in the system's terms, by rule id; they replace the messages of findings
-            about converted services.
+        words: Messages in the system's terms, keyed by rule id. They replace the messages of
+            findings about converted services.
     """
 
     name: str
@@ -194,12 +195,12 @@ class Importer(NamedTuple):
 
     @property
     def kinds(self) -> dict[str, tuple[str, ...]]:
-        """All kinds that it converts, each with its API versions."""
+        """All kinds that the importer converts, each with its API versions."""
         return {**self.services, **self.companions}
 
     @property
     def groups(self) -> frozenset[str]:
-        """The API groups of its kinds."""
+        """The API groups of the importer's kinds."""
         versions = itertools.chain(*self.kinds.values())
         return frozenset(version.partition("/")[0] for version in versions)
 

@@ -71,7 +71,7 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
 
     Args:
         text: YAML or JSON with one or several documents.
-        allow_lossy: As for `load`.
+        allow_lossy: See `load`.
 
     Returns:
         The services, in the order of the documents.

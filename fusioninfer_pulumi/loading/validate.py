@@ -50,12 +50,12 @@ def validate_document(raw: Any) -> Validated:
         args = _build_args(InferenceServiceManifest.model_validate(raw))
     except ValidationError as exc:
         findings = pydantic_findings(exc, InferenceServiceManifest)
-        return None, [*findings, *_find_further_errors(raw, exc)]
+        return None, [*findings, *_find_other_errors(raw, exc)]
     findings = list(service_findings(args, args))
     return (None, findings) if filter_errors(findings) else (args, [])
 
 
-def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
+def _find_other_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
     """Check the pod templates, roles and model in which pydantic found no error."""
     locations = {
         tuple(to_camel(part) if isinstance(part, str) else part for part in field_of(item["loc"]))
@@ -109,8 +109,8 @@ def _build_args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
 def validate_mapping(mapping: Mapping[str, Any], name: str) -> Validated:
     """Validate a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
-    `name` is the service's name if the mapping has none. Findings in a
-    flat mapping are located without `metadata`.
+    `name` is the service's name if the mapping has none. Locations of findings in a flat mapping
+    have no leading `metadata`.
     """
     raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     is_flat = "spec" not in mapping
@@ -139,7 +139,7 @@ def validate_mapping(mapping: Mapping[str, Any], name: str) -> Validated:
 def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     """Return the inventory, or None if it is invalid, and findings.
 
-    `raw` is a `NodePoolInventory`, only its `spec`, or only its list of pools.
+    `raw` is a `NodePoolInventory`, the `spec` of one, or a list of pools.
     """
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}

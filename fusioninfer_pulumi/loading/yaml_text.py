@@ -26,11 +26,11 @@ _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class YamlTextError(ValueError):
-    """A text that is not YAML, or not accepted; the message has the position and the reason.
+    """A text is not YAML, or is rejected; the message has the position and the reason.
 
     Attributes:
         rule: The rule that the text violates.
-        line: Number of the line, from 1; None if unknown.
+        line: Number of the line, from 1, or None if it is unknown.
     """
 
     def __init__(self, rule: Rule, message: str, line: int | None = None) -> None:
@@ -147,13 +147,13 @@ def _check_size(text: str) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        # The loader finds the error again, after it has yielded the documents in front of it.
+        # The loader finds the error again, after it has yielded the documents before the error.
         return
 
 
 def _check_document(root: yaml.Node) -> None:
     """Reject a document that repeats a key, or is too large or deep once aliases are expanded."""
-    # Number of values and levels of each node by its id, with all aliases expanded.
+    # Maps the id of each node to its numbers of values and levels, with all aliases expanded.
     sizes: dict[int, tuple[int, int]] = {}
     open_nodes: set[int] = set()
 

@@ -64,7 +64,7 @@ def build_service(
     for _, pods in role_pods:
         for pod in pods.all:
             user_fields |= {(*pod.path, *part): field for part, field in pod.user_fields.items()}
-    provenance = replace(provenance, origins={**provenance.origins, **user_fields})
+    provenance = replace(provenance, user_fields={**provenance.user_fields, **user_fields})
     roles = tuple(plan_role(ctx, pods, args.rollout) for ctx, pods in role_pods)
     gangs = plan_gangs(service_name, roles, args.scheduling_strategy, shape)
     routing: Routing | None = None

@@ -63,14 +63,14 @@ class KindSchema:
         return jsonschema_rs.Draft4Validator(self._text)
 
     def find(self, location: Location) -> Schema:
-        """Return the schema at a location in the object, or empty if there is none."""
+        """Return the schema at a location in the object, or an empty one if there is none."""
         schema = self.tree
         for key in location:
             schema = self.get_child(schema, key)
         return schema
 
     def get_child(self, schema: Schema, key: str | int) -> Schema:
-        """Return the schema of a field or, for an index, of the items; empty if there is none."""
+        """Return the schema of a field, or of a list's items if `key` is an index; may be empty."""
         if isinstance(key, int):
             subschema = schema.get("items")
         else:
@@ -111,7 +111,7 @@ class KindSchema:
 
 @functools.cache
 def pod_template_rules() -> KindSchema:
-    """Return the schema of pod templates: what the API server requires of each field by itself."""
+    """Return the schema with the API server's requirements for single fields of pod templates."""
     file = Path(__file__).with_name("pod_template.json")
     return KindSchema(file.read_text(encoding="utf-8"))
 

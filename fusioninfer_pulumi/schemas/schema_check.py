@@ -62,7 +62,7 @@ _FORMATS = {
         "a name (a-z 0-9 - .)",
 }  # fmt: skip
 _QUANTITY = "a Kubernetes quantity such as 8, 500m or 16Gi"
-#: Start of the pattern of quantities; no other pattern in schemas starts with a sign.
+#: Start of the pattern of quantities; no other pattern in the schemas starts with it.
 _QUANTITY_PATTERN = "^(\\+|-)?"
 _LIMITS = {
     "minimum": "be at least {}",
@@ -113,7 +113,7 @@ def _normalize(schema: KindSchema, node: Schema, value: Any, depth: int = 0) -> 
 
 
 def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
-    """Check an object against the schema of its kind; no findings if there is no schema.
+    """Check an object against the schema of its kind; return no findings if there is no schema.
 
     Locations are relative to the object.
     """
@@ -148,7 +148,7 @@ def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding
     """Check a value that is at `path` in an object."""
     placeholders: set[str] = set()
     known_value = _replace_unknown(value, placeholders)
-    # The validator checks whole objects. Of this one only the part at `path` exists, so errors
+    # The validator checks whole objects. This one contains only the part at `path`, so errors
     # about other parts are dropped.
     whole_object = known_value
     for key in reversed(path):
@@ -225,7 +225,7 @@ def _convert_error(
 ) -> Iterator[Finding]:
     """Convert an error of jsonschema-rs at a location; `value` is the user's value there."""
     name = problem.kind.name
-    # What the schema expects; for unknown keys, the keys.
+    # The value of the schema's keyword; for unknown keys, the keys.
     expected = problem.kind.value
     if name == "additionalProperties":
         for key in expected:

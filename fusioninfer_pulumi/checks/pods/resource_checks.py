@@ -16,9 +16,9 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_p
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, find_mount
 from fusioninfer_pulumi.kube.resource_requests import (
+    get_limit,
     is_accelerator,
     is_extended,
-    read_limit,
     suggest_accelerator,
 )
 from fusioninfer_pulumi.pods.kv_cache import DISK, get_shared_memory_limit, sum_disk
@@ -129,7 +129,7 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     has_ranks = _count_communicating_ranks(pods, ctx) > 1
     shared_memory = parse_amount(get_shared_memory_limit(ctx.role))
     for pod in pods.user_pods:
-        limit = parse_amount(read_limit(pod.container, "memory"))
+        limit = parse_amount(get_limit(pod.container, "memory"))
         if shared_memory is not None and limit is not None and shared_memory > limit:
             message = (
                 f"must be at most the container's memory limit ({quantity.write(limit)}), got "
@@ -191,7 +191,7 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             containers = [pod.container] if mounted_volumes <= disk_volumes else []
         else:
             continue
-        amounts = (parse_amount(read_limit(container, DISK)) for container in containers)
+        amounts = (parse_amount(get_limit(container, DISK)) for container in containers)
         limits = [limit for limit in amounts if limit is not None]
         size = get_weights_size(model) if limits else None
         if size is not None and sum(limits) < size:
@@ -230,7 +230,7 @@ def _check_offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Findi
 
 
 def _check_host_memory(location: Location, pod: Pod, needed: Decimal) -> Iterator[Finding]:
-    limit = read_limit(pod.container, "memory")
+    limit = get_limit(pod.container, "memory")
     amount, container = quantity.write(needed), format_path(pod.container_path)
     if limit is not None and needed >= quantity.parse(limit):
         message = (
