@@ -1,4 +1,4 @@
-"""Tables in `findings`: manifests, as changes of a base manifest, with their findings.
+"""Tables in `findings`: changes of a base manifest, and the resulting findings.
 
 A test in a table has a `base` of `_bases.yaml`, fields that all its cases set (`with`), and
 `cases`. A case has more fields by their paths in findings (`change`; null removes a field), and
@@ -28,7 +28,7 @@ SEVERITIES = {
     "infos": {Severity.INFO},
     "findings": set(Severity),
 }
-#: YAML would quote these for their brackets, which only matter in lists and mappings of one line.
+#: Paths that YAML would quote for their brackets, which matter only in flow style.
 _PLAIN_PATH = re.compile(r"[a-z]+\[[A-Za-z0-9_.\[\]/-]*")
 _BASES: Mapping[str, Manifest] = read(FOLDER / "_bases.yaml")
 
@@ -90,7 +90,7 @@ def rewrite(table: Path) -> None:
 
 
 def dump(table: Any) -> str:
-    """Return a table as text: fields in one line each, findings one below another."""
+    """Return a table as text, with one line for each field and finding."""
     return "".join(_entry(test, "") for test in table)
 
 
@@ -122,7 +122,7 @@ def _line(value: Any) -> str:
 
 
 class _Dumper(Dumper):
-    """Writes multiline strings on one line."""
+    """Write multiline strings in one line."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

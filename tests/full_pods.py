@@ -1,4 +1,4 @@
-"""Services whose pods set many fields, one for each feature that reads or changes pods."""
+"""Services with many pod fields: one for each feature that reads or changes pods."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def auth(**auth: Any) -> Spec:
 
 PERMANENT = {"type": "Cookie", "cookieConfig": {"lifetimeType": "Permanent"}}
 
-#: Specs of HTTPRoutes that break a rule of the Gateway API, with the field.
+#: Specs of HTTPRoutes that violate a rule of the Gateway API, with the field.
 ROUTES_BY_SERVER: list[tuple[Spec, str]] = [
     (
         rule(timeouts={"request": "1s", "backendRequest": "2s"}),
@@ -103,7 +103,7 @@ ROUTES_BY_SERVER: list[tuple[Spec, str]] = [
     ),
 ]
 
-#: The same for fields that only the experimental channel has.
+#: The same for fields of the experimental channel.
 EXPERIMENTAL_BY_SERVER: list[tuple[Spec, str]] = [
     (cors(allowOrigins=["*", "https://a.example.com"]), "rules[0].filters[0].cors.allowOrigins"),
     (cors(allowMethods=["GET", "*"]), "rules[0].filters[0].cors.allowMethods"),
@@ -155,7 +155,7 @@ def gateway_at(*addresses: Spec) -> Spec:
     return gateway(HTTP, addresses=list(addresses))
 
 
-#: Specs of Gateways that break a rule of the Gateway API, with the field.
+#: Specs of Gateways that violate a rule of the Gateway API, with the field.
 GATEWAYS_BY_SERVER: list[tuple[Spec, str]] = [
     (gateway({**HTTPS, "tls": {}}), "listeners[0].tls.certificateRefs"),
     (gateway(HTTP, {**HTTP, "name": "again"}), "listeners[1]"),

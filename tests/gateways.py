@@ -1,4 +1,4 @@
-"""Services with Gateways of known listeners, for tables of cases."""
+"""Services with Gateways whose listeners are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs commands in one process that can import the packages of a folder."""
+"""Run commands in one process that can import the packages of a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that every API server rejects, with our message for each."""
+"""Pods that every API server rejects, with our messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of documents in which one value is replaced, as by a typo."""
+"""Copies of documents with one replaced value, as after a typo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 Path = tuple[Any, ...]
 
-#: Values that hardly any field accepts, of every type and structure.
+#: Values of all types that few fields accept.
 JUNK: tuple[Any, ...] = (
     None, True, 0, -1, 7, 10**40, 1.5, float("inf"), "", " ", "x", "x y", "ü", "--port", "100%",
     "a\n::error::b", "\x1b[31m", "9" * 400, [], [None], ["a"], [{}], [[]], [{"name": None}],
@@ -39,7 +39,7 @@ def replace_value(value: Any, at: Path, to: Any) -> Any:
 
 
 def mutants(value: Any, within: Path = ()) -> st.SearchStrategy[Any]:
-    """Return copies with one value that is junk.
+    """Return copies with one value from JUNK.
 
     Args:
         value: Structure to copy.

@@ -1,4 +1,4 @@
-"""The files of the package and their syntax trees, parsed once for all tests that read them."""
+"""Files of the packages and their syntax trees, parsed once for all tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLUGIN_FILES = sorted(file for path in PLUGINS for file in path.rglob("*.py"))
 
 
 def name(path: Path) -> str:
-    """Return a file's path in the core, or in the folder of its companion package."""
+    """Return a file's path in the core or in its companion package."""
     home = PACKAGE if PACKAGE in path.parents else ROOT / path.relative_to(ROOT).parts[0]
     return path.relative_to(home).as_posix()
 
@@ -36,7 +36,7 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 
 @cache
 def imported(path: Path, start: str) -> frozenset[str]:
-    """Return a file's imports whose names have that prefix; `from a import b` is `a.b`."""
+    """Return a file's imports with a prefix; `from a import b` is `a.b`."""
     names: set[str] = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):

@@ -33,7 +33,7 @@ def pair(
 ) -> Manifest:
     """Return a prefill/decode service, whose engines transfer KV caches with NIXL by default.
 
-    `pod` has more fields of the decode pods' spec; without `paired` there is no router.
+    `pod` has additional fields of the decode pods' spec. There is a router only if `paired`.
     """
     nixl_engine = engine("--model=m", *NIXL_ARGS)
     first = {"template": template(prefill or nixl_engine), **(prefill_role or {})}
@@ -74,7 +74,7 @@ def serving(template: Manifest) -> Manifest:
 
 
 def sidecar(template: Manifest) -> Manifest | None:
-    """Return the sidecar of a pod template, or None without one."""
+    """Return the sidecar of a pod template, or None if it has none."""
     for container in template["spec"].get("initContainers") or ():
         if container["name"] == "pd-sidecar":
             result: Manifest = container

@@ -60,7 +60,7 @@ schedulingProfiles:
         weight: 50
 """
 
-# Example 2 of the document, the user's own configuration.
+# The custom configuration in example 2 of the document.
 _CUSTOM = """\
 plugins:
   - type: prefix-cache-scorer

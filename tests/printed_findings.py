@@ -1,11 +1,11 @@
-"""Findings as the command line prints them, without rules and line numbers."""
+"""Printed findings, without rules and line numbers."""
 
 from __future__ import annotations
 
 import re
 
 _RULE = re.compile(r" \[[a-z0-9-]+\]$", re.MULTILINE)
-#: The line number after a file name, which a git revision may precede.
+#: The line number after a file name; a git revision may precede the name.
 _LINE = re.compile(r"^( *[^\s]+?):\d+(?=: )", re.MULTILINE)
 
 

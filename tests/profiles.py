@@ -1,4 +1,4 @@
-"""Leaves most Hypothesis examples and most rows of long tables to `make test-long`."""
+"""Run most Hypothesis examples and most rows of long tables only in `make test-long`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 _COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-# The same examples in every run of CI, so that only a change of the code changes the result.
+# CI runs the same examples every time, so that only code changes can change the result.
 if os.environ.get("CI"):
     _COMMON |= {"derandomize": True, "database": None}
 
 
 def load() -> None:
-    """Make few examples the default; `pytest --hypothesis-profile=long` takes many."""
+    """Run few examples by default, and many with `pytest --hypothesis-profile=long`."""
     settings.register_profile("few", max_examples=3, **_COMMON)
     settings.register_profile("long", max_examples=200, **_COMMON)
     settings.load_profile("few")

@@ -1,4 +1,4 @@
-"""Pod templates of `rejected_pods.yaml`: valid by their schema, but not by other rules."""
+"""Pod templates of `rejected_pods.yaml`: valid by schema but invalid by other rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for services to update, and properties of their update order."""
+"""Hypothesis strategies for services to update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How our router objects differ from those of the router document, one function for each point.
+"""Differences between our router objects and the router document, one function for each.
 
 The section "Router objects" of `docs/deviations.md` has one row of the same name for each.
 """

@@ -1,4 +1,4 @@
-"""Runs one test for all rows of a table, which is faster than a pytest parameter for each row."""
+"""Run one test for all rows of a table, which is faster than one pytest parameter per row."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import pytest
 def each_row(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Any], Any]:
     """Run a test for every row, and report all rows that fail.
 
-    It has the arguments of `pytest.mark.parametrize`, which creates a test for every row. Each
-    xdist worker collects all tests and reports each of them three times, a few milliseconds for
-    each test.
+    The arguments are those of `pytest.mark.parametrize`, which creates a test for every row. That
+    is slow: each xdist worker collects and reports all tests, which takes milliseconds per test.
     """
     keys = (names,) if isinstance(names, str) else names
     cases = [dict(zip(keys, row if len(keys) > 1 else (row,), strict=True)) for row in rows]
@@ -36,7 +35,7 @@ def each_row(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Any
 
         signature = inspect.signature(test)
         remaining = [item for name, item in signature.parameters.items() if name not in keys]
-        # Pytest reads it to find the fixtures; mypy does not know that functions may have it.
+        # Pytest finds the fixtures by the signature; mypy does not know the attribute.
         run.__signature__ = signature.replace(parameters=remaining)  # type: ignore[attr-defined]
         return run
 

@@ -32,5 +32,5 @@ def find_input_findings(documents: Sequence[Any]) -> set[tuple[str, str]]:
 
 
 def _list_rules(source: Source) -> set[tuple[str, str]]:
-    source.ignore(frozenset())  # warns of what annotations ignore in vain
+    source.ignore(frozenset())  # reports annotations that ignore nothing
     return {(finding.rule, finding.severity.value) for _, finding in source.findings}

@@ -1,4 +1,4 @@
-"""Checks edits of a running service with the component and with `diff`."""
+"""Check edits of a running service with the component and with `diff`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
 
 
 def check_edit(engine: Any, old: Manifest, new: Manifest) -> list[str]:
-    """Return the errors of an edit; asserts that the component and `diff` give the same."""
+    """Return the errors of an edit; assert that the component and `diff` report the same."""
     engine.state = state_of(old)
     expected: list[str] = []
     plans = plan_of(old), plan_of(new)
@@ -46,7 +46,7 @@ def check_edit(engine: Any, old: Manifest, new: Manifest) -> list[str]:
 
 
 def assert_edit_errors(engine: Any, old: Manifest, new: Manifest, *starts: str) -> None:
-    """Assert how each error starts, or that there is none."""
+    """Assert that these are the starts of all errors of an edit."""
     findings = check_edit(engine, old, new)
     assert len(findings) == len(starts), findings
     for item, start in zip(findings, starts, strict=True):

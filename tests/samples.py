@@ -31,7 +31,7 @@ def template(*containers: Any, metadata: Any = None, **spec: Any) -> Manifest:
 
 
 def role(name: Any = "inference", component_type: Any = "worker", **more: Any) -> Manifest:
-    """Return a role with a default pod template; fields that are None are left out."""
+    """Return a role with a default pod template, without fields that are None."""
     built = {"name": name, "componentType": component_type, "template": template(), **more}
     return {key: value for key, value in built.items() if value is not None}
 
@@ -62,7 +62,7 @@ def service(*roles: Any, metadata: Any = None, name: Any = "svc", **spec: Any) -
 
 
 def set_fields(manifest: Manifest, fields: Mapping[str, Any]) -> Manifest:
-    """Set fields of a manifest by their paths in findings; None removes one."""
+    """Set fields of a manifest by their paths in findings; None removes a field."""
     for path, value in fields.items():
         *parents, last = catalog._parse_path(path)
         parent: Any = manifest
@@ -153,7 +153,7 @@ def assert_one_line_errors(findings: Sequence[Finding]) -> None:
     assert "\n" not in "".join(str(finding) for finding in findings)
 
 
-#: Rules whose findings are expected for pods as short as the ones above; see `tests/pods`.
+#: Rules that short pods like these violate; see `tests/pods`.
 SHORT = ("accelerators-not-requested", "engine-on-loopback", "shared-memory-missing")
 
 

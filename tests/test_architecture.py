@@ -1,4 +1,4 @@
-"""Imports between packages go one way, and only `engines` branches on the name of an engine."""
+"""Packages import only earlier packages, and only `engines` branches on an engine's name."""
 
 from __future__ import annotations
 
@@ -70,19 +70,21 @@ def offenders(violations: Callable[[Path], set[str]]) -> dict[str, set[str]]:
     return {name(path): modules for path in FILES if (modules := violations(path))}
 
 
-def is_borrowed(path: Path, module: str) -> bool:
-    """Whether a module is private to a package that the file is not part of."""
+def is_private_elsewhere(path: Path, module: str) -> bool:
+    """Whether a module is private to a package that does not contain the file."""
     owner, private, _ = module.removeprefix("fusioninfer_pulumi.").partition("._")
     inside = PACKAGE.joinpath(*owner.split("."))
     return bool(private) and module.startswith("fusioninfer_pulumi.") and inside not in path.parents
 
 
 def test_private_modules_are_imported_only_in_their_package() -> None:
-    assert is_borrowed(PACKAGE / "pods/build.py", "fusioninfer_pulumi.engines._shell_words.join")
-    assert not is_borrowed(
+    assert is_private_elsewhere(
+        PACKAGE / "pods/build.py", "fusioninfer_pulumi.engines._shell_words.join"
+    )
+    assert not is_private_elsewhere(
         PACKAGE / "engines/vllm.py", "fusioninfer_pulumi.engines._shell_words.join"
     )
-    assert not offenders(lambda path: {m for m in imports(path) if is_borrowed(path, m)})
+    assert not offenders(lambda path: {m for m in imports(path) if is_private_elsewhere(path, m)})
 
 
 def test_source_files_are_found() -> None:
@@ -202,7 +204,7 @@ def test_files_and_names_on_architecture_page_exist() -> None:
     missing = []
     for file, names in named:
         if re.search(r"\b(X|NAME)\b", file):
-            continue  # of a recipe
+            continue  # a placeholder in a recipe
         folders = (PACKAGE, root / "importers", root / "tools", root / "tests", root / "e2e")
         places = (path for folder in folders for path in folder.rglob(Path(file).name))
         texts = [path.read_text(encoding="utf-8") for path in places if path.match(f"*/{file}")]

@@ -1,4 +1,4 @@
-"""The typed dictionaries and constructors follow from the models."""
+"""Typed dictionaries and constructors are derived from the models."""
 
 from __future__ import annotations
 

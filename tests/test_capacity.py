@@ -1,4 +1,4 @@
-"""The package of capacity by its entry point: capacity/example, and none at all."""
+"""Capacity packages are found by entry point: capacity/example, or no package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def service(gpus: int) -> str:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder with the package of the example, as pip installs it."""
+    """Return a folder with the example package, as pip installs it."""
     shutil.copy(EXAMPLE / "team_capacity.py", tmp_path)
     info = tmp_path / "team_capacity-1.0.0.dist-info"
     info.mkdir()

@@ -1,4 +1,4 @@
-"""The examples are goldens: the rendered objects of each project are committed next to it."""
+"""The committed objects next to each example project are current."""
 
 from __future__ import annotations
 

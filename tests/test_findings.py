@@ -1,4 +1,4 @@
-"""Manifests have the findings that `findings/*/*.yaml` lists: see `finding_tables`."""
+"""Manifests have the findings that `findings/*/*.yaml` lists; see `finding_tables`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of the manifest: current, true of what we accept, strict about the rest."""
+"""The manifest's JSON Schema is current, accepts valid manifests and rejects unknown keys."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_schema_accepts_valid_manifests(path: Path) -> None:
 
 
 def places(value: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every mapping of a manifest that has a model of ours, and its path."""
+    """Yield each mapping of a manifest that one of our models describes, and its path."""
     if isinstance(value, dict):
         yield path, value
         for key, item in value.items():

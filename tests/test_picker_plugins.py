@@ -1,4 +1,4 @@
-"""The tool that reads what endpoint pickers register, and the tables that it wrote."""
+"""The tool that reads the endpoint pickers' registered plugins, and its tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Companion packages: their versions and imports, and an importer of a third party."""
+"""Companion packages: their versions and imports, and a third-party importer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_packages_read_the_version_of_the_core(name: str) -> None:
     path = PROJECTS[name].parent / loaded["tool"]["hatch"]["version"]["path"]
     assert path.resolve() == PACKAGE / "__init__.py"
     (core,) = (line for line in loaded["project"]["dependencies"] if "fusioninfer" in line)
-    release = ".".join(__version__.split(".")[:2])  # the next minor version needs another line
+    release = ".".join(__version__.split(".")[:2])  # the next minor version needs a new line
     assert core in (f"fusioninfer-pulumi~={release}.0.dev0", f"fusioninfer-pulumi~={release}.0")
     extras = project(ROOT / "pyproject.toml")["optional-dependencies"]
     assert extras[name] == [f"fusioninfer-{name}"]
@@ -68,7 +68,7 @@ def test_core_imports_no_companion_package() -> None:
 
 @pytest.fixture(scope="module")
 def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package in importers/example, as an installer would leave it."""
+    """Return a folder with the package of importers/example, as pip installs it."""
     folder = tmp_path_factory.mktemp("acme")
     shutil.copytree(ROOT / "importers" / "example", folder, dirs_exist_ok=True)
     settings = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -1,4 +1,4 @@
-"""The generated pages of the reference are those of this code."""
+"""The generated pages of the reference are current."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_outputs_page_is_current() -> None:
 
 
 def may_be_outputs(value: Any) -> dict[str, Any]:
-    """Fields of a container that may be Outputs, by their names."""
+    """Return a container whose fields that accept Outputs have this value."""
     key = {"name": value, "key": value}
     return {
         "image": {"image": value},
@@ -72,7 +72,7 @@ def may_be_outputs(value: Any) -> dict[str, Any]:
 
 
 def must_be_known(value: Any) -> dict[str, Any]:
-    """Fields of a container that may not."""
+    """Return a container whose other fields have this value."""
     return {
         "args": {"args": ["--model", value]},
         "name": {"env": [{"name": value, "value": "b"}]},

@@ -1,4 +1,4 @@
-"""Findings are made from rules, and no code depends on the text of a message."""
+"""Findings are created from rules, and no code depends on the text of a message."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def imported(path: Path) -> set[str]:
     }
 
 
-def test_findings_are_made_from_rules() -> None:
-    """`Finding` itself takes any text for a rule: it gets that of a rule or of another finding."""
+def test_findings_are_created_from_rules() -> None:
+    """`Finding` accepts any text as rule id, so it must come from a rule or another finding."""
     result = [
         (f"{name(path)}:{node.lineno}", ast.unparse(node.args[0]))
         for path in ALL_FILES

@@ -1,4 +1,4 @@
-"""Projects that `pulumi new` makes of the templates pass `check` and their own test."""
+"""Projects that `pulumi new` creates from the templates pass `check` and their own test."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_only_released_versions_are_pinned_by_tag(version: str, tag: str | None)
     core, capacity = source.requirements
     assert core == f"fusioninfer-pulumi @ {ADDRESS}" + (f"@{tag}" if tag else "")
     assert capacity == core.replace("pulumi @", "capacity @") + "#subdirectory=capacity"
-    # Pulumi takes the latest tag where no version is named, and the default branch for 0.0.0.
+    # Without a version Pulumi uses the latest tag, and for 0.0.0 the default branch.
     url = ADDRESS.removeprefix("git+")
     assert source.plugin == {"packages": {"fusioninfer": f"{url}@{tag or '0.0.0'}"}}
 
@@ -97,7 +97,7 @@ def test_install_commands_of_pages_name_where_the_packages_are() -> None:
 
 
 def answered(value: Any) -> Any:
-    """Return a YAML program's properties with the config in them."""
+    """Return a YAML program's properties with config values substituted."""
     if isinstance(value, dict):
         return {key: answered(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Reads large YAML files of tests with PyYAML's C parser, if available: ten times as fast."""
+"""Read large YAML files with PyYAML's C parser, if available, which is ten times as fast."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes equal values again instead of an alias."""
+    """Write equal values again instead of using an alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
         del data

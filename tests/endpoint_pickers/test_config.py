@@ -31,7 +31,7 @@ def config(family: str, strategy: str, **request: Any) -> dict[str, Any]:
 
 
 def complete(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the findings, description and configuration of its request."""
+    """Add the current findings, description and configuration to a row."""
     fields = dict(row["request"])
     metrics = fields.pop("engine_metrics", None)
     request = EppSettings(
@@ -80,7 +80,7 @@ def test_documented_configuration_is_generated(strategy: str, scorers: Any) -> N
     assert config("gaie-1.2", strategy, scorers=scorers) == yaml.safe_load(document(strategy))
 
 
-def test_text_has_no_anchors() -> None:
+def test_config_has_no_yaml_anchors() -> None:
     text = dump_epp_config(config("llm-d-0.10", "pd-disaggregation"))
     assert text.startswith("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n")
     assert "&id" not in text
@@ -95,7 +95,7 @@ def test_llm_d_1_0_changes_only_the_api_version_of_the_config(
     request = EppSettings(strategy, flow_control=True, service_levels=levels)
     old, new = (build_epp_config(FAMILIES[name], request) for name in ("llm-d-0.10", "llm-d-1.0"))
     assert new == {**old, "apiVersion": "llm-d.ai/v1"}
-    # Its conversion of v1alpha1 copies these keys; others move, or do not exist in v1.
+    # The conversion from v1alpha1 copies these keys; others move, or do not exist in v1.
     copied = ("featureGates", "plugins", "schedulingProfiles", "flowControl", "requestHandler")
     assert new.keys() <= {"apiVersion", "kind", *copied}
 

@@ -1,4 +1,4 @@
-"""Which family an image reference names."""
+"""Endpoint picker families by image reference."""
 
 from hypothesis import given, strategies as st
 from rows import each_row
@@ -37,7 +37,7 @@ GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
         (f"{GAIE}:v1.1.0", None),
         (f"{GAIE}:v1.6.0", None),
         ("registry.k8s.io/gateway-api-inference-extension/lwepp:v1.6.0", None),
-        # The name changed with v0.9, so neither image exists.
+        # The name changed with v0.9, so these images do not exist.
         ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.9.0", None),
         ("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.8.0", None),
         ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.6.0", None),
@@ -46,7 +46,7 @@ GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
         ("", None),
     ],
 )
-def test_find_family_by_image(image: str, family: str | None) -> None:
+def test_image_determines_family(image: str, family: str | None) -> None:
     result = find_family(image)
     assert (result and result.name) == family
 

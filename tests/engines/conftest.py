@@ -1,4 +1,4 @@
-"""A PATH with stand-ins for ray and the engines, which write down how they were called."""
+"""A PATH with stand-ins for Ray and the engines, which record their calls."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Host:
-    """A machine that has only the stand-ins and the standard tools."""
+    """A machine with only the stand-ins and standard tools."""
 
     bin: Path
     calls_dir: Path
 
     def program(self, name: str, body: str = "") -> None:
-        """Adds a stand-in that records its call and then runs `body`."""
+        """Add a stand-in that records its call and then runs `body`."""
         path = self.bin / name
         path.write_text(_RECORD + body)
         path.chmod(0o755)
@@ -52,7 +52,7 @@ class Host:
         )
 
     def run(self, words: list[Any], **variables: str) -> list[Call]:
-        """Run a container's command, and return the programs that it called, in order."""
+        """Run a container's command, and return its calls of programs in order."""
         self.clear()
         process = self.start(words, **variables)
         output, _ = process.communicate(timeout=30)
@@ -68,7 +68,7 @@ class Host:
         for path in sorted(self.calls_dir.iterdir()):
             noted = path.read_bytes().decode(errors="surrogateescape")
             if not noted:
-                continue  # opened, and not yet written: its program has just been started
+                continue  # the program has just started and has not written its file yet
             pid, *arguments = noted.split("\0")[:-1]
             result.append(Call(path.name.partition("-")[2], int(pid), arguments))
         return result
@@ -90,5 +90,5 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
 
 @pytest.fixture
 def fresh_host(tmp_path: Path) -> Host:
-    """A host of the test's own, whose stand-ins it may replace."""
+    """Return a separate host, whose stand-ins a test may replace."""
     return _host(tmp_path)

@@ -43,7 +43,7 @@ def list_findings(image: str, words: str | list[str], **more: Any) -> list[str]:
     ]
 
 
-# Read by hand in `arg_utils.py`, the configuration classes and `server_args.py` of these releases.
+# Looked up in `arg_utils.py`, the configuration classes and `server_args.py` of these releases.
 @each_row(
     ("engine", "release", "name", "expected"),
     [
@@ -117,7 +117,7 @@ def test_tables_contain_whole_releases(
         ("nvcr.io/nvidia/vllm:25.09-py3", None),
     ],
 )
-def test_only_upstream_tags_name_a_release(image: str, release: str | None) -> None:
+def test_only_upstream_tags_determine_a_release(image: str, release: str | None) -> None:
     words = LAUNCH if "sglang" in image else SERVE
     assert find_known_release(parse_command({"image": image, "command": words})) == release
 
@@ -129,7 +129,7 @@ def test_script_that_installs_a_release_makes_it_unknown() -> None:
     assert list(check_arguments(parse_command(container), {})) == []
 
 
-RIGHT = [
+ACCEPTED = [
     (VLLM + "0.11.0", "--tensor_parallel_size 4 --max_num_seqs=8"),
     (VLLM + "0.11.0", "-tp 4 -dp=2 --tensor-parallel 4"),
     (VLLM + "0.11.0", "--max-num-seq 4"),
@@ -163,12 +163,12 @@ RIGHT = [
 ]
 
 
-@each_row(("image", "words"), RIGHT)
+@each_row(("image", "words"), ACCEPTED)
 def test_arguments_of_release_are_accepted(image: str, words: str | list[str]) -> None:
     assert list_findings(image, words) == []
 
 
-WRONG = [
+REJECTED = [
     # Names.
     (VLLM + "0.11.0", "--max-nm-seqs 8", ["error argument-unknown args.0"]),
     (VLLM + "0.11.0", "--max-nm-seqs=8", ["error argument-unknown args.0"]),
@@ -201,7 +201,7 @@ WRONG = [
     (SGLANG + "0.5.3", "--port 1 one", ["error argument-unknown args.2"]),
     (SGLANG + "0.5.3", "--context-length 8k", ["error argument-value-invalid args.0"]),
     (SGLANG + "0.5.3", "--attention-backend flash", ["error argument-value-invalid args.0"]),
-    # Releases that are not known.
+    # Unknown releases.
     ("vllm/vllm-openai:latest", "--max-nm-seqs 8", ["warning argument-unknown args.0"]),
     ("vllm/vllm-openai:latest", "--sharded-all-of-it 1", []),
     ("vllm/vllm-openai:latest", "--max-num-seqs", ["warning argument-value-invalid args.0"]),
@@ -210,7 +210,7 @@ WRONG = [
 ]
 
 
-@each_row(("image", "words", "expected"), WRONG)
+@each_row(("image", "words", "expected"), REJECTED)
 def test_arguments_the_release_lacks_are_reported(
     image: str, words: str | list[str], expected: list[str]
 ) -> None:
@@ -287,7 +287,7 @@ def test_arguments_in_scripts_are_checked(script: str, expected: list[str]) -> N
     [
         (["sglang", "serve"], "m --tp 2", []),
         (["sglang", "serve"], "m --model-type llm --tp 2", []),
-        # It starts diffusion models too, which take other arguments.
+        # `sglang serve` also starts diffusion models, which have other arguments.
         (["sglang", "serve"], "m --num-gpus-of-it 2", ["warning argument-unknown args.1"]),
         (["sglang", "serve"], "m n", ["warning argument-unknown args.1"]),
         (["python3", "-m", "sglang.launch_server"], "m", ["error argument-unknown args.0"]),

@@ -1,4 +1,4 @@
-"""Random command lines are accepted and rejected as Python's argparse does it."""
+"""Random command lines: our checks and Python's argparse reject the same ones."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from fusioninfer_pulumi.findings import Severity
 
 RELEASE = "0.5.10"
 LAUNCH = ["python3", "-m", "sglang.launch_server"]
-#: Our bounds are narrower than those of argparse.
+#: Arguments whose bounds are narrower than argparse's.
 BOUNDED = ("--port", "--mem-fraction-static", "--context-length", "--max-running-requests")
 
 
 class RejectedError(Exception):
-    """Raised where argparse would exit."""
+    """Raised instead of exiting."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,7 +41,7 @@ def size(text: str) -> int:
 TYPES = {"int": int, "float": float, "size": size, "json": json.loads}
 
 
-def parser_of(definitions: Definitions) -> Parser:
+def make_parser(definitions: Definitions) -> Parser:
     parser = Parser(add_help=False)
     for word in definitions:
         definition = definitions[word]
@@ -85,9 +85,9 @@ def random_command_line(rng: Random, definitions: Definitions) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", slow_unless(lambda seed: seed < 2, range(8)))
-def test_errors_are_those_of_argparse(seed: int) -> None:
+def test_same_command_lines_are_rejected_as_by_argparse(seed: int) -> None:
     rng, definitions = Random(seed), load_argument_table("sglang").get_definitions(RELEASE)
-    parser, wrong = parser_of(definitions), 0
+    parser, wrong = make_parser(definitions), 0
     for _ in range(40):
         line = random_command_line(rng, definitions)
         try:

@@ -1,4 +1,4 @@
-"""Containers' command lines are read without ever raising."""
+"""Command lines of containers are parsed, and none raises an exception."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def parsed(command: EngineCommand) -> tuple[Any, ...]:
         ({"image": STOCK, "args": MODEL}, ("vllm", (), tuple(MODEL), None, True)),
         ({"image": STOCK}, ("vllm", (), (), None, True)),
         ({"args": MODEL}, (None, (), tuple(MODEL), None, True)),
-        # A program in lists.
+        # Programs in command and args.
         (
             {"command": ["vllm", "serve"], "args": ["m", "-tp", "2"]},
             ("vllm", ("vllm", "serve"), ("m", "-tp", "2"), None, True),
@@ -131,7 +131,7 @@ def parsed(command: EngineCommand) -> tuple[Any, ...]:
                 True,
             ),
         ),
-        # Some other program, even in the engine's image.
+        # Other programs, even in the engine's image.
         (
             {"image": STOCK, "command": ["python3", "server.py"], "args": ["--port", "1"]},
             (None, ("python3", "server.py"), ("--port", "1"), None, True),

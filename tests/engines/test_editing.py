@@ -1,4 +1,4 @@
-"""Arguments that are set or added reach the engine, through real shells too."""
+"""Set and added arguments reach the engine, also through real shells."""
 
 from __future__ import annotations
 

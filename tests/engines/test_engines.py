@@ -1,4 +1,4 @@
-"""What the engines say of their releases, connectors, sizes and launchers."""
+"""KV connectors, launchers and parallel sizes of the engines."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def command(engine: str, arguments: str | list[Any]) -> EngineCommand:
         ("sglang", "--tp-size 8 --attn-dp-size 8", Parallelism(8, 1, 1, None, True)),
         ("sglang", "--tp 8 --dp 2 --cpu-offload-gb 4", Parallelism(8, 1, 2, None, True)),
         ("sglang", "--tp 8 --dp 2 --served-model-name cp", Parallelism(8, 1, 2, None, True)),
-        # Not known.
+        # Unknown sizes.
         ("sglang", "--tp 8 --dp 2 --attn-cp-size 2", None),
         ("vllm", "m -tp $TP", None),
         ("vllm", "m -tp $(TP)", None),
@@ -214,7 +214,7 @@ def test_devices_of_a_replica_are_counted(
         ("vllm", "m", 8, 2, [("warning", ("--tensor-parallel-size",),
             ("no parallelism is set, so vllm uses 1 accelerator, but a replica has "
             "2 nodes x 8 = 16; set --tensor-parallel-size 16, or request fewer accelerators"))]),
-        # Ranks that run in other deployments do not count.
+        # Ranks of other deployments do not count.
         ("vllm", "m -tp 2 -dp 16 -dpl 4", 8, 1, []),
         ("vllm", "m -tp 4 -dp 16 -dpl 4", 8, 1, [("error", ("--tensor-parallel-size",),
             ("--tensor-parallel-size 4 x --data-parallel-size-local 4 on each node needs 16 "
@@ -223,7 +223,7 @@ def test_devices_of_a_replica_are_counted(
             ("--data-parallel-size 16 needs 16 accelerators, but the pod has 8; request 16 per "
             "pod, or use smaller sizes"))]),
         ("vllm", "m -tp 8 -dp 16 -dpn 3", 8, 1, []),
-        # The head has no ranks, so the ranks of the other nodes are unknown.
+        # The head node has no ranks, so the ranks of the other nodes are unknown.
         ("vllm", "m -tp 64 -dp 16 -dpl 0", 8, 1, []),
         ("vllm", "m -tp $TP", 8, 1, []),
         ("sglang", "--tp 16 --dp 2 --enable-dp-attention", 8, 2, []),

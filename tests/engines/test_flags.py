@@ -1,4 +1,4 @@
-"""Flags are found as argparse finds them."""
+"""Flags are found as in argparse."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ JSON = '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'
         ("--note two words", ["--note", "two words"]),
         ("--note it's", ["--note", "it's"]),
         ("--x\n'a b'", ["--x", "a b"]),
-        # Not joined: nothing behind the name, an equals sign, no long flag.
+        # Not joined: no value, an equals sign, no long flag.
         ("--model=a b", ["--model=a b"]),
         ("--model ", ["--model "]),
         ("-tp 16", ["-tp 16"]),

@@ -1,4 +1,4 @@
-"""Whole command lines of leaders and workers, and every rejection word by word."""
+"""Complete command lines of leaders and workers, and complete rejection messages."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def test_default_launcher_depends_on_engine() -> None:
         ({"image": "x", "command": ["vllm", "serve"], "args": ["--model", "m"]},
          f"{HEAD} exec vllm serve m {RAY}"),
         ({"image": "x", "command": ["vllm", "serve", "m"]}, f"{HEAD} exec vllm serve m {RAY}"),
-        # Another program keeps --model as it was written.
+        # Other programs keep --model unchanged.
         (
             {"image": "x", "command": ["python3", "-m", "vllm.entrypoints.openai.api_server"],
              "args": ["--model", "m"]},
             f"{HEAD} exec python3 -m vllm.entrypoints.openai.api_server --model m {RAY}",
         ),
-        # The backend is not doubled, whatever it is.
+        # An existing backend is not repeated.
         ({"image": STOCK, "args": ["m", "--distributed-executor-backend", "ray"]},
          f"{HEAD} exec vllm serve m {RAY}"),
         ({"image": STOCK, "args": ["m", "--distributed_executor_backend=mp"]},
@@ -187,7 +187,7 @@ def test_multiprocessing_adds_ranks(
     )
 
 
-def test_multiprocessing_does_not_double_flags() -> None:
+def test_multiprocessing_does_not_repeat_flags() -> None:
     args = ["m", "-n", "2", "-r=$(LWS_WORKER_INDEX)", "--master_addr", "x", "--master-port=1"]
     args += ["--distributed-executor-backend=mp"]
     container = {"image": NEWER, "args": args}

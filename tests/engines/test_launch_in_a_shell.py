@@ -1,4 +1,4 @@
-"""Launched commands, run by real shells against stand-ins for ray and the engines."""
+"""Generated commands, run by real shells with stand-ins for Ray and the engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHELLS = [name for name in ("sh", "bash", "dash") if shutil.which(name)]
 
 
 def leader(container: dict[str, Any], launcher: str, nodes: int, **variables: str) -> list[str]:
-    """The words that the leader's process gets: what the kubelet makes of command and args."""
+    """Return the leader's process arguments, as the kubelet derives them from command and args."""
     return _words(container, launcher, nodes, variables, is_leader=True)
 
 
@@ -52,7 +52,7 @@ def _words(
 
 
 def expanded(text: str, variables: dict[str, str]) -> str:
-    """The kubelet's expansion: `$(NAME)` when NAME is known, `$$` is one `$`."""
+    """Expand `$(NAME)` for known names, and `$$` to `$`, as the kubelet does."""
 
     def value(match: re.Match[str]) -> str:
         return "$" if match[0] == "$$" else variables.get(match[1], match[0])
@@ -68,7 +68,7 @@ SHELLY = st.text(alphabet="'\"\\$`(){}[]<>|&;#!*?~=% \t\n\rab1-")
 def test_arguments_survive_the_shell(host: Any, arguments: list[str]) -> None:
     arguments = [a for a in arguments if split_joined_flags([a]) == [a]]
     container = {"image": "x", "command": ["python3", "/serve.py"], "args": arguments}
-    # `$$` and `$(NAME)` are the kubelet's in both forms.
+    # The kubelet expands `$$` and `$(NAME)` in both forms.
     meant = [expanded(argument, {}) for argument in arguments]
     ray, engine = host.run(leader(container, "ray", 2))
     assert ray.arguments == HEAD
@@ -173,7 +173,7 @@ def test_worker_joins_the_leader(host: Any) -> None:
 
 
 def test_worker_waits_for_the_leader(fresh_host: Any) -> None:
-    # The head answers at the third try; then ray ends, and so does the worker.
+    # The head responds to the third attempt. Then Ray exits, and the worker too.
     tries = fresh_host.calls_dir.parent / "tries"
     fresh_host.program(
         "ray",
@@ -199,7 +199,7 @@ def test_waiting_worker_ends_on_sigterm(fresh_host: Any) -> None:
     process = fresh_host.start(worker({"image": STOCK}, "ray", 2, retry=True, **LWS), **LWS)
     wait_for(lambda: "sleep" in [call.program for call in fresh_host.calls()])
     process.send_signal(signal.SIGTERM)
-    # Not communicate(): the sleep that was cut short still holds the other end of the pipe.
+    # communicate() would wait for the interrupted sleep, which still has the pipe open.
     assert process.wait(timeout=25) == 143
     process.stdout.close()
 
@@ -236,7 +236,7 @@ SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
 
 
 def ranks(host: Any, container: dict[str, Any], *, is_leader: bool) -> list[str]:
-    """The arguments that the engine of one of four nodes gets."""
+    """Return the arguments of the engine on one of four nodes."""
     variables = {"POD_IP": "10.0.0.7", **LWS}
     words = (leader if is_leader else worker)(container, "data-parallel", 4, **variables)
     (call,) = host.run(words, **variables)
@@ -261,7 +261,7 @@ def test_leader_serves_on_its_address(host: Any, container: dict[str, Any]) -> N
     assert get_flag_value(arguments, "--data-parallel-size") == "16"
     assert get_flag_value(arguments, "--data-parallel-size-local") == "4"
     assert get_flag_value(arguments, "--data-parallel-address") == "10.0.0.7"
-    # With a first rank, were it 0, vLLM balances on every node by itself.
+    # With a first rank, even 0, vLLM balances requests on each node separately.
     assert "--headless" not in arguments
     assert "--data-parallel-start-rank" not in arguments
 

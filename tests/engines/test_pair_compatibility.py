@@ -39,10 +39,10 @@ def sglang(release: str, mode: str, *arguments: str) -> Any:
     [
         (vllm("0.32.0"), vllm("0.32.0"), "compatible", ""),
         (vllm("0.12.0"), vllm("0.12.0"), "compatible", ""),
-        # Measured: 4 of 4 requests fail, and 4 of 4 are answered with the policy.
+        # Measured: all 4 requests fail without the policy, and succeed with it.
         (vllm("0.31.0"), vllm("0.32.0"), "broken", "release 0.31.0 -> 0.32.0"),
         (vllm("0.31.0"), vllm("0.32.0", config=RECOMPUTE), "degraded", "release 0.31.0 -> 0.32.0"),
-        # Up to 0.21 the decode engine exits, with the policy too.
+        # Up to 0.21 the decode engine exits, even with the policy.
         (vllm("0.13.0"), vllm("0.17.0", config=RECOMPUTE), "broken", "release 0.13.0 -> 0.17.0"),
         (vllm("0.17.0"), vllm("0.16.0"), "broken", "release 0.17.0 -> 0.16.0"),
         (vllm("0.22.0"), vllm("0.21.0", config=RECOMPUTE), "broken", "release 0.22.0 -> 0.21.0"),
@@ -107,7 +107,7 @@ def test_handshake_with_other_message_ends_listener(
 
 
 def test_pair_revision_is_stable() -> None:
-    # The value is a label of pods: another one restarts them.
+    # The value is a pod label, so a new value restarts pods.
     assert compute_pair_revision([vllm("0.32.0"), vllm("0.32.0")]) == "217ae809a0"
 
 

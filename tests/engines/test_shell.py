@@ -1,4 +1,4 @@
-"""The engine's simple command is found in shell scripts, at the right place."""
+"""Calls of the engine are found in shell scripts, with their position."""
 
 from __future__ import annotations
 

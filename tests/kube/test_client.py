@@ -28,12 +28,12 @@ KUBECONFIG = {
 @pytest.mark.parametrize(("action", "count"), [(None, 1), ("ignore", 0), ("always", 3)])
 def test_unverified_connection_warns_once(action: str | None, count: int) -> None:
     with warnings.catch_warnings(record=True) as caught:
-        # As urllib3 has it.
+        # urllib3's default.
         warnings.simplefilter("always", InsecureRequestWarning.__base__)
         if action is not None:
             warnings.simplefilter(action, InsecureRequestWarning)  # type: ignore[arg-type]
         for _ in range(3):
-            # Each of them connects again, as after a failed request.
+            # Each request reconnects, as after a failure.
             KubernetesApi(yaml.safe_dump(KUBECONFIG), None)
             warnings.warn("Unverified HTTPS request to 127.0.0.1", InsecureRequestWarning, 1)
     assert len(caught) == count

@@ -1,4 +1,4 @@
-"""Dry runs: requests to the API server, and the meaning of its answers."""
+"""Dry runs: requests to the API server, and parsed responses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Server:
     """A fake API server with `KINDS`; `replies` answers all other requests.
 
     Attributes:
-        received: Method, path, query and body of each request but those for kinds.
+        received: Method, path, query and body of each request except discovery.
     """
 
     replies: Callable[[str, str], Reply] = lambda *_: (201, {})
@@ -73,7 +73,7 @@ def kubeconfig(port: int) -> str:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """An API server on this machine."""
+    """Run a fake API server on this machine."""
     known = Server()
 
     class Handler(BaseHTTPRequestHandler):
@@ -92,7 +92,7 @@ def server() -> Iterator[Server]:
         do_GET = do_POST = do_PATCH = _answer  # noqa: N815  # names of the library
 
         def log_message(self, *_: Any) -> None:
-            """Nothing on standard error."""
+            """Print nothing to standard error."""
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     known.port = running.server_port
@@ -108,7 +108,7 @@ def pod(name: str = "a", api_version: str = "v1", kind: str = "Pod") -> dict[str
 
 
 def config_map(name: str = "a") -> dict[str, Any]:
-    """Return an object that is applied; only pods are created."""
+    """Return an object that dry runs apply; pods are created instead."""
     return pod(name, kind="ConfigMap")
 
 
@@ -145,7 +145,7 @@ def test_existing_object_is_applied_by_its_manager(server: Server) -> None:
 
 
 def test_request_body_is_yaml(server: Server) -> None:
-    """The API server reads what is applied as YAML, where surrogates are not a pair."""
+    """The API server parses applied objects as YAML, which does not combine surrogates."""
     text = 'a \U0001f600 \x7f \x85 \ufeff \u2028 \t " é'
     annotated = {
         **config_map(),
@@ -220,7 +220,7 @@ def test_slow_dry_run_times_out(server: Server) -> None:
         return 201, {}
 
     server.replies = reply
-    # The client takes long to import.
+    # Importing the client takes long.
     assert server.api
     started = time.monotonic()
     slow = config_map("slow")

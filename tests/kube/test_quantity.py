@@ -1,4 +1,4 @@
-"""Quantities, held to the official client's parser."""
+"""Quantities, compared with the official client's parser."""
 
 from __future__ import annotations
 

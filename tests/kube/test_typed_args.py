@@ -1,4 +1,4 @@
-"""Pod templates in the forms of pulumi_kubernetes become Kubernetes' own."""
+"""Pod templates written with pulumi_kubernetes are converted to Kubernetes' names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fusioninfer_pulumi.kube.typed_args import (
 
 
 def properties() -> dict[str, tuple[str, str]]:
-    """Kubernetes' name and types of each property in a pod template, by its name in Python."""
+    """Map Python names of pod template properties to Kubernetes names and types."""
     result: dict[str, tuple[str, str]] = {}
     waiting, seen = ["PodTemplateSpecArgs"], set()
     while waiting:

@@ -1,4 +1,4 @@
-"""Properties of changes: scaling and adding restart no pods, changes of pods do."""
+"""Properties of changes: scaling restarts no pods, and changed pod templates restart them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_scaling_adds_lws_and_restarts_nothing(manifest: Manifest, more: int) ->
     assert new.items() >= old.items()
     copies = manifest["spec"].get("groups", 1)
     per_role = has_layout_per_role(manifest)
-    # With layout PerRole the LeaderWorkerSet grows; a role scaled to zero has none.
+    # With layout PerRole, `replicas` grows; a role scaled to zero has no LeaderWorkerSet.
     added = more if not per_role else role["replicas"] == more
     assert len(new) == len(old) + added * copies
     lws = {entry["metadata"]["name"]: entry for entry in of_kind(after, "LeaderWorkerSet")}

@@ -41,7 +41,7 @@ def templates(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def leader(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the container that serves: the documents show one container a pod."""
+    """Return the serving container; pods in the documents have only one container."""
     return next(templates(item))[1]["spec"]["containers"][0]
 
 
@@ -105,7 +105,7 @@ def leaderworkersets_and_pods_have_all_labels(document: Objects, ours: Objects) 
                 f"{PREFIX}replica-index": index,
             },
         )
-        # A hash: only its form is known beforehand.
+        # The revision is a hash, so only its form can be compared.
         revision = f"{PREFIX}revision"
         labels[revision] = by_name.get(name, item)["metadata"]["labels"].get(revision, "0" * 10)
         assert re.fullmatch(r"[0-9a-f]{10}", labels[revision])
@@ -218,7 +218,7 @@ def example_1() -> dict[str, Any]:
 def example_2() -> dict[str, Any]:
     manifest = fixture("fusioninfer-story-3-multinode")
     (only,) = manifest["spec"]["roles"]
-    # Story 3 gives the port a name, example 2, which is made of it, does not.
+    # Story 3 names the port; example 2, which is based on it, does not.
     only["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8000}]
     return manifest
 

@@ -1,4 +1,4 @@
-"""Variables of Kthena's pods, from those of LeaderWorkerSet."""
+"""Kthena's environment variables, derived from LeaderWorkerSet's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_container_gets_kthena_variables() -> None:
     first = container("first", args=["--help"])
     built = template(container(), side, initContainers=[first])
     result = environments(template=built, environment="Kthena")
-    # Two pod templates of three containers; a user's variable may refer to earlier ones.
+    # Two pod templates with three containers. Users' variables may reference earlier ones.
     assert result == [ADDED, ADDED, [*ADDED, {"name": "OWN", "value": "$(ENTRY_ADDRESS)"}]] * 2
 
 

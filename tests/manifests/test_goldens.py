@@ -1,7 +1,7 @@
-"""Whole objects of every manifest of the design documents.
+"""Complete objects of every manifest in the design documents.
 
-`pytest --regenerate` writes the golden files; how they differ from the documents' own examples is
-in `docs/deviations.md`, and `test_documents.py` holds them to it.
+`pytest --regenerate` writes the golden files. `docs/deviations.md` lists their differences from the
+documents' examples, and `test_documents.py` checks them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_manifest_renders_golden_objects(name: str, golden: Callable[[str, Any],
     plan = plan_service(args)
     objects = list(render_workloads(plan))
     whole = list(render(plan))
-    # Router objects have their own golden files; routers do not change workloads.
+    # Router objects have separate golden files; routers do not change workloads.
     assert [item for item in whole if item in objects] == objects
     golden(name, objects if plan.shape.router else whole)
 

@@ -1,4 +1,4 @@
-"""Whole objects of services with one LeaderWorkerSet for each role."""
+"""Complete objects of services with layout PerRole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusioninfer_pulumi.plan.service_objects import render
 INPUTS = Path(__file__).parents[1] / "fixtures" / "inputs"
 STORY_4 = "fusioninfer-story-4-disaggregated-multinode"
 MINIMUM = {"gangPolicy": {"minRoleReplicas": {"prefill": 1, "decode": 1}}}
-#: Name of the golden: the input of the documents, and what is changed in its spec.
+#: Golden file: the document's input, and changes of its spec.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "monolithic": (
         "fusioninfer-story-1-monolithic",

@@ -52,7 +52,7 @@ def body(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def loose(**fields: Any) -> dict[str, Any]:
-    """Return a service without a gang, so that nothing but its roles shapes its pods."""
+    """Return a service without a gang, so that only the roles determine the pods."""
     return service(role(**fields), schedulingStrategy={"gangPolicy": {"mode": "Off"}})
 
 
@@ -71,7 +71,7 @@ def test_workers_get_the_template_without_probes_ports_and_hooks() -> None:
     assert built["leaderTemplate"]["spec"] == value
     for key in ("ports", "readinessProbe", "livenessProbe", "startupProbe", "lifecycle"):
         del value["containers"][0][key]
-    # The sidecar serves on every pod: its probe and port stay.
+    # The sidecar serves in every pod, so its probe and port stay.
     assert built["workerTemplate"]["spec"] == value
     assert built["workerTemplate"]["metadata"] == built["leaderTemplate"]["metadata"]
 
@@ -281,7 +281,7 @@ def test_ray_launcher_drops_arguments_added_to_workers(
 
 
 def test_worker_template_keeps_its_probes_hooks_and_ports() -> None:
-    """A worker template that is copied from the leader loses them."""
+    """Only worker templates that are copied from the leader lose them."""
     lasting = {"lifecycle": {"preStop": {"exec": {"command": ["/drain"]}}}}
     probe = {"livenessProbe": {"exec": {"command": ["/alive"]}}, "ports": [{"containerPort": 9}]}
     fields = container(args=None, **lasting, **probe)

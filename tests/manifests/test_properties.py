@@ -1,4 +1,4 @@
-"""Properties of all valid services: user values are rendered, and the numbers agree."""
+"""Properties of all valid services: user values are rendered, and replica counts agree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def built(manifest: Manifest) -> tuple[ServicePlan, list[Manifest]]:
 
 
 def pods(objects: list[Manifest]) -> Iterator[tuple[str, bool, Manifest]]:
-    """Yield the pods that LeaderWorkerSet makes: name, whether it leads, and its template."""
+    """Yield name, whether it is a leader, and template of each pod that LeaderWorkerSet creates."""
     for item in of_kind(objects, "LeaderWorkerSet"):
         body = item["spec"]["leaderWorkerTemplate"]
         name = item["metadata"]["name"]
@@ -56,7 +56,7 @@ def pods(objects: list[Manifest]) -> Iterator[tuple[str, bool, Manifest]]:
 
 
 def roles(manifest: Manifest) -> Iterator[tuple[Manifest, int, int]]:
-    """Yield every role, its replicas over all serving groups, and the pods of one of them."""
+    """Yield each role, its replicas in all serving groups, and the pods of one replica."""
     copies = manifest["spec"].get("groups", 1)
     for role in manifest["spec"]["roles"]:
         nodes = role.get("multinode", {}).get("nodeCount", 1)
@@ -80,7 +80,7 @@ def has_volcano(manifest: Manifest) -> bool:
 
 
 def is_counted(manifest: Manifest) -> bool:
-    """Whether `nodeCount` alone decides on the nodes of replicas, and Volcano starts the gang."""
+    """Whether only `nodeCount` sets the nodes of replicas, and Volcano starts the gang."""
     return has_volcano(manifest) and not any(
         {"multinode", "parallelism"} & role.keys() and "nodeCount" not in role.get("multinode", {})
         for role in manifest["spec"]["roles"]
@@ -114,7 +114,7 @@ def test_numbers_in_plan_gang_and_objects_agree(manifest: Manifest) -> None:
         members[item[2]["metadata"]["annotations"][GROUP]].append(item)
     for group in groups:
         fields = members[group["metadata"]["name"]]
-        _is_the_gang_of(plan, group["spec"], fields)
+        _check_gang(plan, group["spec"], fields)
         assert len(fields) * copies == total
         index = group["metadata"]["labels"].get(f"{PREFIX}group-index")
         assert (index is None) == ("groups" not in manifest["spec"])
@@ -128,7 +128,7 @@ def test_numbers_in_plan_gang_and_objects_agree(manifest: Manifest) -> None:
         assert requests[0]["schedulerName"] == "volcano"
 
 
-def _is_the_gang_of(plan: ServicePlan, spec: Manifest, made: list[Member]) -> None:
+def _check_gang(plan: ServicePlan, spec: Manifest, made: list[Member]) -> None:
     assert spec["minMember"] > 0
     tasks = Counter(pod["metadata"]["annotations"][TASK] for _, _, pod in made)
     if "minTaskMember" in spec:
@@ -139,7 +139,7 @@ def _is_the_gang_of(plan: ServicePlan, spec: Manifest, made: list[Member]) -> No
         needed = 0
         left = [pod["metadata"]["labels"] for _, _, pod in made]
         for policy in spec["subGroupPolicy"]:
-            # Volcano takes the first policy that a pod matches.
+            # Volcano uses the first policy that matches a pod.
             chosen = [kept for kept in left if _matches(policy, kept)]
             left = [kept for kept in left if not _matches(policy, kept)]
             (key,) = policy["matchLabelKeys"]
@@ -227,7 +227,7 @@ def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool, trimmed: 
     assert spec.items() >= {k: v for k, v in given_["spec"].items() if k != "containers"}.items()
     added = set(spec) - set(given_["spec"])
     assert added <= {"schedulerName", "priorityClassName", "terminationGracePeriodSeconds"}
-    # Every container, in its place; the serving one is the only one that may differ.
+    # All containers keep their place, and only the serving container may differ.
     serving = 0
     assert len(pod["spec"]["containers"]) == len(given_["spec"]["containers"])
     for before, after in zip(given_["spec"]["containers"], pod["spec"]["containers"], strict=True):
@@ -264,7 +264,7 @@ def test_service_selects_exactly_the_entry_pods(manifest: Manifest) -> None:
         decodes = labels[f"{PREFIX}component-type"] == "decoder"
         reached = labels.items() >= entry["spec"]["selector"].items()
         assert reached == (leads and (decodes or not paired)), name
-    # Neither another service's pods nor pods that belong to no LeaderWorkerSet.
+    # Pods of other services and pods without a LeaderWorkerSet are not selected.
     assert entry["spec"]["selector"][f"{PREFIX}service"] == plan.service
     assert entry["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
 

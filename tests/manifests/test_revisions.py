@@ -1,4 +1,4 @@
-"""What changes a role's revision, and with it restarts its pods."""
+"""Changes of a role's revision, which restart its pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from samples import (
 
 
 def revisions(manifest: dict[str, Any]) -> dict[str, str]:
-    """Revision of every set, which is also that of its templates."""
+    """Return the revision of each LeaderWorkerSet, which its pod templates must share."""
     result = {}
     for item in rendered(manifest):
         if item["kind"] == "LeaderWorkerSet":
@@ -36,7 +36,7 @@ def revisions(manifest: dict[str, Any]) -> dict[str, str]:
 
 
 def test_revision_is_stable_across_machines_and_releases() -> None:
-    # Another value restarts every pod of every user who upgrades: say so in the change log.
+    # A new value restarts all pods of users who upgrade, so the change log must mention it.
     plain = service(role(template=pod(container(image="vllm/vllm-openai:v0.11.0"))))
     assert revisions(plain) == {"svc-inference-0": "f598ed1d3b"}
 

@@ -1,4 +1,4 @@
-"""The Service in front of a service without a router."""
+"""The Service of an InferenceService without a router."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_service_selects_serving_leaders(
     assert spec(manifest)["selector"] == {**ONLY_LEADERS, **selected}
 
 
-def test_service_port_is_that_of_the_serving_roles() -> None:
+def test_service_has_the_port_of_the_serving_roles() -> None:
     decoders = template(container(args=["--model", "m", "--port", "9000"]))
     built = spec(prefill_decode({"template": on_port(7000)}, {"template": decoders}))
     assert built["ports"] == [{"name": "http", "port": 9000, "targetPort": 9000, "protocol": "TCP"}]

@@ -1,4 +1,4 @@
-"""Services of absurd but legal size are planned and built in time."""
+"""Very large but valid services are planned and rendered in bounded time."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def monitored(*roles: Manifest, monitoring: Manifest | None = None, **more: Any)
 
 
 def rules(manifest: Manifest) -> dict[tuple[str, str], Manifest]:
-    """Each rule by its alert and role."""
+    """Return the rules by alert and role."""
     (group,) = only(manifest, "PrometheusRule")["spec"]["groups"]
     return {(rule["alert"], rule["labels"].get("role", "")): rule for rule in group["rules"]}
 
@@ -111,7 +111,7 @@ def test_alert_labels_are_prometheus_labels() -> None:
     assert "must be a Prometheus label name" in problem
 
 
-def test_partition_is_no_stalled_update() -> None:
+def test_partition_does_not_count_as_stalled_update() -> None:
     result = rules(monitored(rollout={"partition": 1, "timeout": "1h30m"}))
     assert ("FusionInferUpdateStalls", "inference") not in result
     missing = result["FusionInferReplicasMissing", "inference"]
@@ -174,7 +174,7 @@ def test_dashboards_contain_namespace_and_service() -> None:
     ("implementation", "has"),
     [(None, True), ("envoy-ai-gateway", True), ("istio", False), ("agentgateway", False)],
 )
-def test_gateway_dashboard_exists_if_it_may_be_envoy_gateway(
+def test_gateway_dashboard_exists_unless_another_gateway_is_known(
     implementation: str | None, *, has: bool
 ) -> None:
     manifest = monitored()
@@ -197,7 +197,7 @@ def test_without_gpus_no_panel_divides_by_them() -> None:
     assert "Tokens per second and GPU" not in titles
 
 
-def test_namespace_output_has_one_error_that_names_the_fix() -> None:
+def test_namespace_output_is_one_error_with_the_fix() -> None:
     scaled = {"maxReplicas": 3, "target": "latency"}
     manifest = monitored(serving(autoscaling=scaled), layout="PerRole")
     manifest["metadata"]["namespace"] = UnknownOutput()
@@ -210,13 +210,13 @@ def test_namespace_output_has_one_error_that_names_the_fix() -> None:
 
 
 def tool(name: str) -> Any:
-    """A program of `tools`."""
+    """Import a program of `tools`."""
     path = ROOT / "tools" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look there
+    sys.modules[name] = module  # dataclasses looks up modules here
     spec.loader.exec_module(module)
     return module
 

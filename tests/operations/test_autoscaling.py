@@ -1,4 +1,4 @@
-"""Autoscalers of roles with layout PerRole; the gang does not grow with the replicas."""
+"""Autoscalers of roles; the gang's minimum does not grow with the replicas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUERY = {"query": 'sum(queue{fusioninfer_io_service="svc"})', "target": "5"}
 
 
 def scaled(fields: Manifest | None = None, spec: Manifest | None = None, **more: Any) -> Manifest:
-    """A service of one role that is scaled between 1 and 4."""
+    """Return a service with one role that is scaled between 1 and 4 replicas."""
     autoscaling = {"maxReplicas": 4, "metrics": [WAITING], **(fields or {})}
     autoscaling = {key: value for key, value in autoscaling.items() if value is not None}
     return service(role(autoscaling=autoscaling, **more), **{"layout": "PerRole", **(spec or {})})
@@ -64,7 +64,7 @@ def test_update_keeps_autoscaled_replicas() -> None:
         assert step.is_autoscaled == expected
 
 
-def test_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
+def test_gang_needs_at_most_the_minimum_replicas() -> None:
     gang = {"schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"inference": 2}}}}
     manifest = scaled({"minReplicas": 2}, gang, replicas=3, multinode=nodes(2))
     assert problems(manifest) == []

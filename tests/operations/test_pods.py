@@ -1,4 +1,4 @@
-"""What day two puts into pods: startup probes, spread leaders. Nothing unless asked for."""
+"""Pod fields of `startup` and `topologySpread`: probes and spread leaders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ZONE = "topology.kubernetes.io/zone"
         ({"timeout": "30m"}, 180),
         ({"timeout": "95s"}, 10),
         ({"timeout": "1ms"}, 1),
-        ({"modelSize": "16Gi"}, 39),  # 300 s and 82 s to read it
+        ({"modelSize": "16Gi"}, 39),  # 300 s, and 82 s to read the model
         ({"modelSize": "642Gi", "readRate": "1Gi"}, 95),
     ],
 )

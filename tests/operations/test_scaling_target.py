@@ -58,7 +58,7 @@ def scaled(autoscaling: Manifest, *roles: Manifest, **spec: Any) -> Manifest:
 
 
 def triggers(manifest: Manifest) -> dict[str, tuple[str, str]]:
-    """Return query and threshold of each trigger of the only ScaledObject."""
+    """Return query and threshold of the ScaledObject's triggers, by name."""
     assert problems(manifest) == []
     triggers = only(manifest, "ScaledObject")["spec"]["triggers"]
     assert all(trigger["metadata"]["ignoreNullValues"] == "false" for trigger in triggers)
@@ -92,7 +92,7 @@ def test_latency_goals_replace_requests_in_flight() -> None:
         "first-token": (latency_query("vllm:time_to_first_token_seconds", ENGINES, "1.5"), "1"),
         "per-token": per_token,
     }
-    # The picker's time includes that in its queue.
+    # The endpoint picker's latency includes the time in its queue.
     picker = router(serviceLevels={"levels": [{"name": "chat", "priority": 1}]})
     streamed = f'{PICKER},streaming="true",priority!~"-.*"'
     assert triggers(scaled(goals, picker)) == {
@@ -124,13 +124,13 @@ def test_scaling_from_zero_follows_queued_requests() -> None:
     manifest = scaled(keda("throughput", minReplicas=0), router())
     result = triggers(manifest)
     assert result["in-flight"] == (f"({HELD} + {RUNNING}) {READ}", "100")
-    # Without pods the engines have no series, which would be an error.
+    # Without pods there are no engine metrics, which would be an error.
     waiting = f"(sum(vllm:num_requests_waiting{{{ENGINES}}}) or vector(0))"
     assert result["waiting"][0] == f"({HELD} + {waiting}) {READ}"
     assert triggers(scaled(keda("latency", minReplicas=0), router())) == {
         "in-flight": result["in-flight"]
     }
-    # The picker holds requests only without a pod that can take them: the rest waits in engines.
+    # The picker queues requests only if no pod can accept them; other requests wait in engines.
     assert triggers(scaled(keda("queue"), router()))["waiting"] == (result["waiting"][0], "5")
 
 
@@ -149,7 +149,7 @@ def test_target_that_needs_a_queue_enables_flow_control() -> None:
         assert plan_of(awake).picker.epp.image.endswith(":v1.2.1")
     requests = scaled(keda("latency"), router(flowControl=True))
     assert config(requests)["featureGates"] == ["flowControl"]
-    # It would end requests after a minute, in which few models are loaded.
+    # The timeout would end requests after a minute, before most models have loaded.
     newest = router(image="ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0")
     waiting = config(scaled(keda("latency", minReplicas=0), newest))
     assert waiting["flowControl"] == {"defaultRequestTTL": "0s"}
@@ -250,7 +250,7 @@ def test_invalid_scaling_target_is_rejected(manifest: Manifest, problem: str) ->
 
 
 def guarded(query: str, monitoring: Any = None, **policy: Any) -> Manifest:
-    """A role scaled by a query, behind NetworkPolicies that let in the gateway."""
+    """Return a role scaled by a query, whose NetworkPolicies admit only the gateway."""
     policies = {**router(), "networkPolicy": {"gatewayNamespace": "gateways", **policy}}
     autoscaling = keda(None, metrics=[{"query": query, "target": 5}])
     return scaled(autoscaling, policies, monitoring=monitoring)
@@ -268,7 +268,7 @@ PROMETHEUS_PODS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadat
         (guarded('sum(envoy_requests{pod="a"})'), False),
     ],
 )
-def test_metrics_that_network_policies_hide_from_the_autoscaler(
+def test_metrics_blocked_by_network_policies_are_reported(
     manifest: Manifest, *, is_hidden: bool
 ) -> None:
     message = "roles[0].networkPolicy: blocks Prometheus, so autoscaling does not see vllm:"

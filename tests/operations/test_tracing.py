@@ -1,4 +1,4 @@
-"""Where engines and pickers send traces. Nothing unless asked for."""
+"""Trace exporters of engines and endpoint pickers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services with a `model`, and what becomes of their pods."""
+"""Services with a `model`, and their pods."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def serving(model: dict[str, Any], multinode: Any = None, **more: Any) -> Any:
 
 
 def pod(manifest: Any) -> Any:
-    """The pod spec of the first template."""
+    """Return the first pod template's spec."""
     return pod_templates(manifest)[0]["spec"]
 
 
 def main(manifest: Any) -> Any:
-    """Its first container."""
+    """Return the first container of that spec."""
     return pod(manifest)["containers"][0]

@@ -1,4 +1,4 @@
-"""Engines that ask for no accelerator, and names that are nearly those of accelerators."""
+"""Engines without accelerators, and misspelled accelerator names."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_unknown_resource_suggests_closest_name(typo: str, meant: str) -> None:
     assert suggest_accelerator(typo) == meant
     (finding,) = list_findings(engine({typo: 1}), rule=TYPO)
     assert finding[1].startswith(f"{SERVING}.resources.limits")
-    # The typo has no second finding.
+    # The missing accelerator is not reported separately.
     assert list_findings(engine({typo: 1})) == []
     manifest = service(role(template=template(engine({typo: 1}))))
-    # In the plural or in another case it is the same device.
+    # A plural or different case means the same device.
     same = typo.lower().removesuffix("s") == meant.lower().removesuffix("s")
     severity = Severity.WARNING if "/" in typo and not same else Severity.ERROR
     assert TYPO in dict(rules(manifest, severity))

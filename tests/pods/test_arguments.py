@@ -19,7 +19,7 @@ def test_joined_argument_is_split() -> None:
     assert words(leader(manifest, "prefill")) == ["--model=m", *NIXL_ARGS]
 
 
-def test_joined_argument_is_split_without_a_pair() -> None:
+def test_joined_argument_of_a_single_pod_worker_is_split() -> None:
     joined = [f"{FLAG} '{NIXL}'", "--max-model-len 4096"]
     alone = service(role("a", template=template(engine("--model=m", *joined))))
     assert words(leader(alone, "a")) == ["--model=m", *NIXL_ARGS, "--max-model-len", "4096"]

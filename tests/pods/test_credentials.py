@@ -1,4 +1,4 @@
-"""Credentials in a template: found by their name and by their look, never repeated."""
+"""Literal credentials in templates are found by name and format."""
 
 from __future__ import annotations
 

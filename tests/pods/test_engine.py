@@ -1,4 +1,4 @@
-"""The engine of a decode pod makes room for the sidecar; all engines get what NIXL needs."""
+"""Decode engines leave their port to the sidecar, and all engines get NIXL's settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def command(*value: str) -> dict[str, Any]:
     return engine(command=list(value), args=None)
 
 
-# The command of the decode container, without and with a sidecar.
+# Fields of the decode container without a sidecar, and its command with a sidecar.
 FORMS: list[tuple[dict[str, Any], list[str]]] = [
     (engine("--model=m", *NIXL_ARGS), ["--model=m", *NIXL_ARGS, *MOVED]),
     (engine("--model=m", *NIXL_ARGS, "--port=8000"), ["--model=m", *NIXL_ARGS, "--port=8001"]),
@@ -87,7 +87,7 @@ def test_engine_port_moves_before_ray_wraps_it() -> None:
     assert ports == {"nixl": 5600, "ray-head": 6379}
 
 
-def test_port_of_the_ray_head_gets_no_name_that_the_user_has_given() -> None:
+def test_ray_head_port_name_does_not_conflict_with_user_ports() -> None:
     user_ports = [{"name": "ray-head", "containerPort": 7000}]
     template_of_role = template(engine("--model=m", "--port=7000", ports=user_ports))
     (args,) = load(service(role(template=template_of_role, multinode=nodes(2))))
@@ -135,7 +135,7 @@ def test_ports_probes_and_hooks_follow_the_engine() -> None:
     assert container["lifecycle"] == {"preStop": {"httpGet": {"path": "/drain", "port": 8001}}}
 
 
-def test_engine_port_is_used_and_occupied_ports_are_skipped() -> None:
+def test_engine_moves_to_explicit_or_first_free_port() -> None:
     explicit = pair(decode_role={"kvTransfer": {"enginePort": 9000}})
     assert words(leader(explicit))[-2:] == ["--port", "9000"]
     decode = engine("--model=m", *NIXL_ARGS, ports=[{"containerPort": 8000}])
@@ -150,7 +150,7 @@ def test_sidecar_listens_on_port_of_the_prefill_pods() -> None:
     assert problems(manifest) == []
     result = sidecar(leader(manifest))
     assert result is not None
-    # The decode engine listens on 8000, which is free for it.
+    # The sidecar uses port 9000, so the decode engine keeps 8000.
     assert result["args"][:2] == ["--port=9000", "--model-server-port=8000"]
 
 

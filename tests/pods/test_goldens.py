@@ -1,6 +1,6 @@
-"""Whole workloads of a prefill/decode service over several nodes.
+"""Complete workloads of a multi-node prefill/decode service.
 
-Those of the router document, on single nodes, are held by tests/manifests/test_goldens.py.
+tests/manifests/test_goldens.py compares the router document's single-node workloads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pods that the API server takes and that never serve, and similar ones that do."""
+"""Pods that the API server accepts but that never serve, and similar working pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTAINER = "roles[0].template.spec.containers[0]"
 
 
 def rules(fields: dict[str, Any] | None = None, **container: Any) -> set[str]:
-    """The rules of errors and warnings about one worker."""
+    """Return the rules of errors and warnings about a worker role with these fields."""
     source = {f"{CONTAINER}.{key}": value for key, value in container.items()}
     result = find_input_findings([change_base("worker", {**source, **(fields or {})})])
     return {rule for rule, severity in result if severity != "info"}
@@ -27,7 +27,7 @@ REJECTED: list[tuple[Sequence[str], str]] = [
     (["--port", "70000"], "argument-value-invalid"),
 ]  # fmt: skip
 
-#: Arguments like those that vLLM takes.
+#: Similar arguments that vLLM accepts.
 ACCEPTED: list[Sequence[str]] = [
     ["--kv-transfer-config", ('{"kv_connector": "Mine", "kv_role": "kv_both", '
      '"kv_connector_module_path": "my.module"}')],

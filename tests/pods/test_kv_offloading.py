@@ -1,4 +1,4 @@
-"""A role's `kvCacheOffloading`: arguments, volumes, memory, and engines that cannot."""
+"""A role's `kvCacheOffloading`: arguments, volumes and memory."""
 
 from __future__ import annotations
 

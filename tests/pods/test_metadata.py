@@ -1,4 +1,4 @@
-"""`podLabels` and `podAnnotations` are on all pods of a role; its template overrides them."""
+"""`podLabels` and `podAnnotations` are on all pods of a role; pod templates override them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Manifest = dict[str, Any]
 
 
 def pod_metadata(manifest: Manifest) -> list[Manifest]:
-    """The metadata of each pod template of the LeaderWorkerSets."""
+    """Return the metadata of all pod templates of the LeaderWorkerSets."""
     templates = [
         item["spec"]["leaderWorkerTemplate"]
         for item in rendered(manifest)

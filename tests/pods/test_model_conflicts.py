@@ -1,4 +1,4 @@
-"""What of a service's `model` contradicts its pods, or is worth a warning."""
+"""Pods of unknown programs, and credentials in pods, of services with a `model`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who reaches prefill and decode pods where a NetworkPolicy is asked for."""
+"""NetworkPolicies of prefill and decode pods."""
 
 from __future__ import annotations
 

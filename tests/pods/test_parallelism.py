@@ -22,13 +22,13 @@ from tests.samples import (
 
 
 def split(fields: dict[str, Any], gpus: Any = 8, multinode: Any = None, **more: Any) -> Any:
-    """A service whose one role states `parallelism`; `more` goes to its container."""
+    """Return a service whose role sets `parallelism`; `more` goes to its container."""
     pod = template(container(gpus=gpus, **more))
     return service(role(parallelism=fields, template=pod, multinode=multinode))
 
 
 def arguments(manifest: Any) -> list[tuple[str, ...]]:
-    """What the engines of leaders and workers are started with."""
+    """Return the arguments of the engines of leaders and workers."""
     return [
         parse_command(pod_template["spec"]["containers"][0]).arguments
         for pod_template in pod_templates(manifest)
@@ -57,7 +57,7 @@ def test_explicit_launcher_takes_precedence() -> None:
     value = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader, _ = arguments(split(value, multinode=nodes(2, launcher="multiprocessing")))
     assert get_flag_value(leader, "--nnodes") == "2"
-    # vLLM works the share of a node out by itself here.
+    # vLLM computes the node's share itself.
     assert not has_flag(leader, "--data-parallel-size-local", "--data-parallel-address")
     leader, _ = arguments(split(value, multinode=nodes(2, launcher="ray")))
     assert get_flag_value(leader, "--data-parallel-backend") == "ray"

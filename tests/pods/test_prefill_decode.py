@@ -1,4 +1,4 @@
-"""Prefill and decode roles that do not fit together, and those without their other half."""
+"""Incompatible prefill and decode roles."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ AT = "roles[2]"
         (vllm("--kv-cache-dtype=fp8"), vllm(), ["warning paired-settings-differ"]),
         (vllm("-q=fp8"), vllm("--quantization=awq"), ["warning paired-settings-differ"]),
         (vllm("-q=fp8"), vllm(), ["warning paired-settings-differ"]),
-        # Blocks: those of a decoder may be several of a prefiller's.
+        # Block sizes: the decoder's may be a multiple of the prefiller's.
         (vllm("--block-size=16"), vllm(), []),
         (vllm("--block-size=16"), vllm("--block-size=64"), ["warning paired-settings-differ"]),
         (vllm("--block-size=64"), vllm("--block-size=16"), ["error paired-settings-differ"]),
@@ -113,7 +113,7 @@ AT = "roles[2]"
             vllm("--block-size=16", release="0.33.0"),
             ["warning paired-settings-differ"],
         ),
-        # Tensor parallel sizes, which NIXL maps onto one another.
+        # Tensor parallel sizes, which NIXL maps to each other.
         (vllm("-tp=2"), vllm("-tp=4"), []),
         (vllm("-tp=4"), vllm("-tp=2"), []),
         (vllm("-tp=2"), vllm("-tp=3"), ["error paired-sizes-unsupported"]),
@@ -176,7 +176,7 @@ def test_every_pair_is_compared() -> None:
     ("release", "connector", "expected"),
     [
         ("0.22.1", None, ["kv_both", "kv_both"]),
-        # From here on the engine warns that it will take `kv_both` no longer.
+        # From this release on, the engine warns that `kv_both` is deprecated.
         ("0.23.0", None, ["kv_producer", "kv_consumer"]),
         ("0.32.0", None, ["kv_producer", "kv_consumer"]),
         ("0.32.0", "MooncakeConnector", ["kv_both", "kv_both"]),

@@ -1,4 +1,4 @@
-"""`kvTransfer.rdma`: devices, variables and the right to lock memory."""
+"""`kvTransfer.rdma`: devices, environment variables and the IPC_LOCK capability."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SIZED = container(gpus=4, args=["--model", "m", "--tensor-parallel-size", "4"])
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The arguments of each container whose command line is read."""
+    """Record the arguments of each container whose command line is parsed."""
     arguments: list[Any] = []
     real = engine_commands._read
 

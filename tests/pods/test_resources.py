@@ -1,4 +1,4 @@
-"""What pods ask for, what the gang's minimum adds up to, and what engines need of it."""
+"""Resource requests of pods, and the gang's minimum resources."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def amounts(pod: dict[str, Any]) -> dict[str, str]:
 @each_row(
     ("pod", "expected"),
     [
-        # A request that is not given equals the limit; one that is given wins.
+        # A missing request equals the limit; an explicit request takes precedence.
         (
             template(container(resources={"limits": {"cpu": "2", "memory": "1Gi"},
                                           "requests": {"cpu": "500m"}})),
@@ -68,7 +68,7 @@ def amounts(pod: dict[str, Any]) -> dict[str, str]:
             template(container(**resources(cpu="1")), container("side", **resources(cpu="2"))),
             {"cpu": "3"},
         ),
-        # Init containers run one after the other, before the others.
+        # Init containers run sequentially, before the other containers.
         (
             template(
                 container(**resources(cpu="2")),

@@ -1,4 +1,4 @@
-"""The sidecar: pods that have one, its release, its arguments and its conflicts."""
+"""The sidecar: its pods, release, arguments and conflicts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_only_decode_leaders_have_a_sidecar() -> None:
 
 
 @pytest.mark.parametrize("family", IMAGES)
-def test_release_is_that_of_the_picker(family: str) -> None:
+def test_sidecar_has_the_release_of_the_picker(family: str) -> None:
     newest = family == "llm-d-0.10"
     port = "model-server-port" if newest else "vllm-port"
     guarded = ["--enable-ssrf-protection=true", "--inference-pool=$(NAMESPACE)/svc-pool"]

@@ -1,4 +1,4 @@
-"""Where the sidecar finds a ServiceAccount token, and what that token may do."""
+"""The sidecar's ServiceAccount token and its permissions."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def test_pod_without_ssrf_protection_has_no_token() -> None:
     assert "automountServiceAccountToken" not in spec
 
 
-def test_token_path_is_not_covered_if_no_token_is_mounted() -> None:
+def test_token_path_is_unchanged_if_no_token_is_mounted() -> None:
     manifest = pair(decode_role=OFF, pod={"automountServiceAccountToken": False})
     assert "volumeMounts" not in decode_sidecar(manifest)
 
 
-def rights(manifest: Any) -> list[dict[str, Any]]:
+def rbac_rules(manifest: Any) -> list[dict[str, Any]]:
     return [item for item in rendered(manifest) if item["metadata"]["name"] == "svc-sidecar"]
 
 
 def test_ssrf_protection_creates_account_that_reads_pool_and_pods() -> None:
     manifest = pair()
-    account, role, binding = rights(manifest)
+    account, role, binding = rbac_rules(manifest)
     assert (account["kind"], role["kind"], binding["kind"]) == (
         "ServiceAccount",
         "Role",
@@ -63,7 +63,7 @@ def test_ssrf_protection_creates_account_that_reads_pool_and_pods() -> None:
 
 def test_ssrf_protection_uses_service_account_of_template() -> None:
     manifest = pair(pod={"serviceAccountName": "mine"})
-    role, binding = rights(manifest)
+    role, binding = rbac_rules(manifest)
     assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding")
     assert [subject["name"] for subject in binding["subjects"]] == ["mine"]
     spec = leader(manifest)["spec"]
@@ -72,14 +72,14 @@ def test_ssrf_protection_uses_service_account_of_template() -> None:
 
 
 def test_no_objects_without_ssrf_protection() -> None:
-    assert rights(pair(decode_role=OFF)) == []
+    assert rbac_rules(pair(decode_role=OFF)) == []
 
 
 @pytest.mark.parametrize("family", OLDER)
 def test_sidecar_release_without_pool_support_cannot_protect(family: str) -> None:
     router = {"endpointPicker": {"image": FAMILIES[family].image}}
     manifest = pair(router=router)
-    assert rights(manifest) == []
+    assert rbac_rules(manifest) == []
     assert not [item for item in decode_sidecar(manifest)["args"] if "ssrf" in item]
     at = "roles[2].kvTransfer.sidecar.ssrfProtection"
     wanted = pair(router=router, decode_role=transfer(sidecar={"ssrfProtection": True}))

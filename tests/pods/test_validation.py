@@ -1,4 +1,4 @@
-"""What API validation rejects of a pod is an error at the user's field."""
+"""Pods that API validation rejects have an error at the user's field."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_template_that_only_the_server_rejects_has_no_finding(value: Fields) -> 
 
 
 class Output:
-    """Stands in for a value that is not known yet."""
+    """Stand-in for a Pulumi Output."""
 
 
 Output.__module__ = "pulumi"
@@ -41,7 +41,7 @@ def outputs(value: Any) -> Any:
     return [outputs(item) for item in value] if isinstance(value, list) else Output()
 
 
-#: Rules about which fields and keys there are, whatever their values.
+#: Rules about the presence of fields and keys, whatever their values.
 PRESENCE = {
     "field-required", "requests-and-limits", "sources-not-one", "unknown-resource",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The catalogue of models: every one becomes a service without a warning, on each of its GPUs."""
+"""The model catalogue: each model is planned without warnings on each of its GPUs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_model_is_served_on_each_of_its_gpus(name: str) -> None:
 
 @pytest.mark.slow
 def test_catalogue_sizes_equal_the_capacity_package() -> None:
-    # `make regenerate` works them out again.
+    # `make regenerate` computes them again.
     sizes = tool().sizes
     wrong = {
         model["name"]: model["accelerators"]

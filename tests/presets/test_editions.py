@@ -21,7 +21,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError
 GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
 LLM_D = "ghcr.io/llm-d/llm-d-router-endpoint-picker"
 SIDECAR = "ghcr.io/llm-d/llm-d-router-disagg-sidecar"
-#: Engines, endpoint pickers and sidecar of each edition. Rows are added, and never changed.
+#: Engines, endpoint pickers and sidecar of each edition. Rows are added but never changed.
 VALUES = {
     "2026.11": ("0.32.0", "0.5.23", f"{GAIE}:v1.2.1", f"{GAIE}:v1.5.0", f"{LLM_D}:v0.10.0",
                 f"{SIDECAR}:v0.10.0"),
@@ -96,7 +96,7 @@ def test_service_of_an_older_edition_keeps_its_images(
     assert kept == {"vllm/vllm-openai:v0.31.0", older[field]} | sidecar
 
 
-def test_unknown_edition_names_the_known_ones() -> None:
+def test_unknown_edition_error_lists_known_editions() -> None:
     with pytest.raises(InvalidServiceError, match=r"edition: .*2026\.11"):
         images("prefix-cache", "2026.10")
 

@@ -30,7 +30,7 @@ from tests.samples import (
 
 RELEASE = PRESETS["vllm"].release
 QWEN = {"model": {"uri": "hf://Qwen/Qwen3-32B"}}
-#: In neither the catalogue nor the table of the capacity package.
+#: A model in neither the catalogue nor the capacity package's table.
 UNKNOWN = {"model": {"uri": "hf://team/chat"}}
 RECIPE = [
     "--enable-auto-tool-choice",
@@ -39,19 +39,19 @@ RECIPE = [
     "--reasoning-parser",
     "qwen3",
 ]
-#: What a pod has begun it answers; a replica over several nodes would always wait that long.
+#: Settings with which engines finish their requests before they exit.
 KEEP_ALIVE = {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": "3700"}
 DRAIN = ["--shutdown-timeout", "300"]
 HUB_MOUNT = {"name": "huggingface", "mountPath": "/root/.cache/huggingface"}
 
 
 def short(name: str = "serve", kind: str = "worker", **more: Any) -> Manifest:
-    """A role that leaves its container out."""
+    """Return a role without a container."""
     return {"name": name, "componentType": kind, **more}
 
 
 def pods(manifest: Manifest) -> list[Manifest]:
-    """The leaders' pod specs, one of each LeaderWorkerSet."""
+    """Return the leaders' pod spec of each LeaderWorkerSet."""
     bodies = [
         item["spec"]["leaderWorkerTemplate"]
         for item in of_kind(rendered(manifest), "LeaderWorkerSet")
@@ -60,7 +60,7 @@ def pods(manifest: Manifest) -> list[Manifest]:
 
 
 def engine(manifest: Manifest) -> Manifest:
-    """The serving container of the first pod."""
+    """Return the serving container of the first pod."""
     named: Manifest = {item["name"]: item for item in pods(manifest)[0]["containers"]}
     return named.get("vllm") or named["sglang"]
 
@@ -137,7 +137,7 @@ def test_multi_node_model_is_split_by_layers() -> None:
     words = engine(manifest)["args"]
     assert words[words.index("--tensor-parallel-size") :][:2] == ["--tensor-parallel-size", "8"]
     assert words[words.index("--pipeline-parallel-size") :][:2] == ["--pipeline-parallel-size", "2"]
-    assert "--nnodes" in words  # its image has no ray
+    assert "--nnodes" in words  # the image has no Ray
     assert "ray" not in str(words)
 
 
@@ -150,7 +150,7 @@ def test_prefill_and_decode_of_several_nodes_spread_experts() -> None:
     prefill, decode = (spec["containers"][0] for spec in pods(manifest))
     for result, transfer in ((prefill, "kv_producer"), (decode, "kv_consumer")):
         words = result["args"]
-        # 16 copies of the attention would gather 131,072 tokens on each rank: no room on 80 GiB.
+        # 16 data-parallel attention ranks would gather 131,072 tokens each, too many for 80 GiB.
         assert words[words.index("--tensor-parallel-size") :][:2] == ["--tensor-parallel-size", "4"]
         assert words[words.index("--data-parallel-size") :][:2] == ["--data-parallel-size", "4"]
         assert "--enable-expert-parallel" in words
@@ -202,7 +202,10 @@ def test_partial_template_is_merged_by_container_name() -> None:
     assert result["args"][1:3] == ["--max-model-len", "8192"]
     assert result["args"][3:10] == [*DRAIN, *RECIPE]
     assert result["env"] == [{"name": "HF_HOME", "value": "/data"}, KEEP_ALIVE]
-    assert result["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
+    assert result["resources"]["requests"] == {
+        "cpu": 64,
+        "memory": "16Gi",
+    }  # a shorter maximum length
 
 
 def test_flag_and_value_in_one_element_take_precedence() -> None:
@@ -280,7 +283,7 @@ def test_template_may_omit_containers(spec: Any) -> None:
     assert pod.items() >= spec.get("spec", {}).items()
 
 
-def test_user_argument_replaces_that_of_the_recipe() -> None:
+def test_user_argument_replaces_the_recipes_argument() -> None:
     user_template = template({"name": "vllm", "args": ["--tool-call-parser", "qwen3_coder"]})
     manifest = service(short(accelerator="H100", template=user_template), **QWEN)
     assert warnings(manifest) == []
@@ -307,7 +310,7 @@ def test_template_with_an_image_is_unchanged() -> None:
     assert expand(args).args is args
 
 
-def test_image_has_engine_version_and_registry() -> None:
+def test_generated_image_has_release_and_registry() -> None:
     explicit: dict[str, Any] = {"engine": {"version": "0.33.0"}, "imageRegistry": "registry:5000/a"}
     manifest = service(short(gpus=1), short("other", gpus=1, engine={"version": "0.31.0"}),
                        **UNKNOWN, **explicit)  # fmt: skip
@@ -338,7 +341,7 @@ def test_port_of_the_role_is_used() -> None:
     assert result["readinessProbe"]["httpGet"]["port"] == 8080
 
 
-# Another package may lack methods.
+# A third-party package may lack methods.
 @pytest.mark.parametrize("package", [None, SimpleNamespace(check=lambda *_: ({}, []))])
 def test_unknown_model_without_capacity_package_is_rejected(
     monkeypatch: pytest.MonkeyPatch, package: object
@@ -465,7 +468,7 @@ def test_images_for_cpus_and_amd_have_their_release(name: str) -> None:
 
 
 def images(value: Any) -> set[str]:
-    """Every image below a value."""
+    """Return all images in a value."""
     if isinstance(value, dict):
         fields = {value["image"]} if isinstance(value.get("image"), str) else set()
         return fields.union(*(images(item) for item in value.values()))
@@ -498,12 +501,12 @@ def test_image_registry_keeps_explicit_images() -> None:
     assert "own.example.com/a/epp:v1.5.0" in images(list(rendered(manifest)))
 
 
-# What people write into a preset's template.
+# Values that users often add to generated containers.
 
 QWEN = {"model": {"uri": "hf://Qwen/Qwen3-32B"}}
 
 
-def test_repository_without_organization_is_a_model() -> None:
+def test_model_may_be_a_repository_without_organization() -> None:
     manifest = service(short(gpus=1), model={"uri": "hf://gpt2"})
     assert list_findings(manifest, "error") == []
     assert "gpt2" in engine(manifest)["command"] + engine(manifest)["args"]

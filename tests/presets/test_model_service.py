@@ -73,7 +73,7 @@ def test_engine_may_be_a_release_or_engine_args(engine: Any) -> None:
     assert (running.release, running.is_default) == ("0.33.0", False)
 
 
-def test_further_fields_go_to_the_service_or_to_its_serving_roles() -> None:
+def test_additional_fields_go_to_the_service_or_its_serving_roles() -> None:
     args = model_service(
         "team/chat", accelerator=None, prefill_replicas=1, router={}, gpus=4, namespace="team",
         image_registry="registry.example.com", template={"spec": {"nodeSelector": {"a": "b"}}},
@@ -96,7 +96,7 @@ def test_invalid_fields_are_reported(fields: Any, message: str) -> None:
         model_service("Qwen/Qwen3-8B", accelerator="H100", **fields)
 
 
-def test_type_checkers_know_the_further_fields() -> None:
+def test_type_checkers_know_the_additional_fields() -> None:
     known = dicts.ModelServiceDict.__annotations__
     assert set(ROLE_FIELDS) <= set(known)
     service = set(InferenceServiceArgs.model_fields) - {"model", "roles", "engine"}
@@ -104,7 +104,7 @@ def test_type_checkers_know_the_further_fields() -> None:
     assert not service & set(ROLE_FIELDS)
 
 
-def test_unknown_field_suggests_the_name_in_python() -> None:
+def test_unknown_field_suggests_the_python_name() -> None:
     with pytest.raises(InvalidServiceError) as rejected:
         model_service("Qwen/Qwen3-8B", accelerator="H100", replica=3, zebra=1)
     first, second = map(str, rejected.value.findings)

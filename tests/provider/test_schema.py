@@ -1,4 +1,4 @@
-"""The schema of the Pulumi package: current, whole, and the same as the models."""
+"""The schema of the Pulumi package is current, complete and consistent with the models."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_packaged_schema_is_current() -> None:
 
 
 def test_version_is_semantic() -> None:
-    # https://semver.org: what Pulumi parses. `0.3.0.dev0` is a version of Python only.
+    # Pulumi parses https://semver.org versions; `0.3.0.dev0` is valid only in Python.
     assert re.fullmatch(r"\d+\.\d+\.\d+(-dev\.\d+)?", SCHEMA["version"])
 
 

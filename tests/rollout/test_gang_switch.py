@@ -1,4 +1,4 @@
-"""Properties of the rejection of updates that would wait for a gang forever."""
+"""Rejection of updates that would wait for a gang forever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARE = st.integers(0, 3)
 
 
 def running(plan: ServicePlan, data: Any, **differs: Any) -> dict[str, RunningLws | None]:
-    """Some LeaderWorkerSets of a service as planned, with the given differences."""
+    """Return some running LeaderWorkerSets of a plan, with these differences."""
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
     lws: dict[str, RunningLws | None] = {}
     for role in plan.roles:

@@ -1,4 +1,4 @@
-"""Updates that let incompatible parts of two revisions meet, and what clients see of it."""
+"""Updates in which incompatible parts of two revisions run together, and the effects on clients."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def planned(
 
 
 def mixed(old: tuple[ServicePlan, Any], new: tuple[ServicePlan, Any]) -> list[str]:
-    """Return the lines of `diff`, which `plan --update` shows as well."""
+    """Return the lines that `diff` and `plan --update` print."""
     plans = [old[0]], [new[0]]
     difference = compare(old[1], new[1], plans=plans)
     lines = [note for note in difference.notes if note.startswith("mixed revisions")]
@@ -264,7 +264,7 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
         (of(NAMES, "a"),
          of(NAMES, "b", rewrites={"modelRewrites": REWRITES}),
          [fails("a", "old worker")]),
-        # An alias that the endpoint picker rewrites no longer.
+        # An alias that the endpoint picker no longer rewrites.
         (of(NAMES, "b", rewrites={"modelRewrites": REWRITES}), of(NAMES, "b"),
          [fails("a", "worker")]),
         (of(NAMES, "b", rewrites={"modelRewrites": REWRITES}), of(NAMES, "a", "b"), []),

@@ -108,7 +108,7 @@ def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
 
 
 @given(PLANS)
-def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
+def test_sequential_roles_change_one_at_a_time(plan: ServicePlan) -> None:
     if plan.rollout.role_order is not RoleOrder.SEQUENTIAL:
         return
     steps = order_update(plan)

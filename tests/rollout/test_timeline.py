@@ -1,4 +1,4 @@
-"""Timelines have the steps of the state machine's updates, which take no longer than shown."""
+"""Timelines show the state machine's steps, and updates take at most the shown time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def count_replicas(plan: ServicePlan) -> dict[str, int]:
 
 
 def restarted(plan: ServicePlan) -> dict[str, LwsChange]:
-    """Every LeaderWorkerSet that may restart does, with 8 accelerators for each replica."""
+    """Restart each LeaderWorkerSet that may restart; a replica has 8 accelerators."""
     counts = count_replicas(plan)
     return {
         lws.name: LwsChange(
@@ -48,7 +48,7 @@ def restarted(plan: ServicePlan) -> dict[str, LwsChange]:
 
 
 def rows(played: Timeline) -> list[tuple[int, str, str, int]]:
-    """Minutes, what restarts, what serves, accelerators, without the row before the update."""
+    """Return minutes, restarts, serving replicas and accelerators of all rows but the first."""
     return [
         (
             int(row.seconds // MINUTE),
@@ -84,10 +84,10 @@ def per_role(**rollout: Any) -> ServicePlan:
         (three(strategy="AllAtOnce"), [(0, "a-2 a-1 a-0", "a=0", 24), (10, "", "a=3", 24)]),
         (three(strategy="Recreate"), [(0, "a-2 a-1 a-0", "a=0", 24), (10, "", "a=3", 24)]),
         (three(partition=2), [(0, "a-2", "a=2", 24), (10, "", "a=3", 24)]),
-        # LeaderWorkerSet takes turns itself, and may take the timeout once for each replica.
+        # LeaderWorkerSet restarts replicas one at a time; each may take the timeout.
         (per_role(), [(0, "a", "a=2", 24), (30, "", "a=3", 24)]),
         (per_role(maxSurge=1, maxUnavailable=0), [(0, "a", "a=3", 32), (40, "", "a=3", 24)]),
-        # The extra replica stays while a partition holds others back.
+        # The surge replica stays while a partition keeps old replicas.
         (per_role(maxSurge=1, partition=2), [(0, "a", "a=2", 32), (40, "", "a=3", 32)]),
         (per_role(strategy="AllAtOnce", partition=2), [(0, "a", "a=2", 24), (30, "", "a=3", 24)]),
         (per_role(strategy="AllAtOnce"), [(0, "a", "a=0", 24), (30, "", "a=3", 24)]),
@@ -176,7 +176,7 @@ def random_changes(plan: ServicePlan, random: Random) -> dict[str, LwsChange]:
 
 
 def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, int], set[str]]:
-    """Return the units that count for a limit, of the LeaderWorkerSets that others wait for."""
+    """Return the units that count for each limit, of LeaderWorkerSets that block others."""
     down: dict[tuple[str, int], set[str]] = {}
     for name in names:
         lws = steps[name]
@@ -196,14 +196,14 @@ def test_timeline_follows_update_order(plan: ServicePlan, random: Random) -> Non
     for row in played.batches:
         for (_, limit), names in units(row.restarting, steps).items():
             assert len(names) <= limit
-    # In a role, those that others wait for begin in the order of the update. Serving groups with
-    # `roleOrder: Sequential` may not: a group whose first role stays overtakes others.
+    # LeaderWorkerSets that block others start in update order. Serving groups with `roleOrder:
+    # Sequential` may not: a group whose first role is unchanged overtakes others.
     started = list(dict.fromkeys(shown))
     for item in plan.roles if plan.shape.groups is None else ():
-        turns = [
+        blocking = [
             name for name in started if steps[name].role == item.name and steps[name].blocks_others
         ]
-        restarts = [name for name in turns if changes[name].restarts]
+        restarts = [name for name in blocking if changes[name].restarts]
         assert restarts == [name for name in steps if name in restarts]
     seconds = [row.seconds for row in played.rows]
     assert seconds == sorted(seconds)
@@ -215,7 +215,7 @@ def test_timeline_follows_update_order(plan: ServicePlan, random: Random) -> Non
 
 
 class _FasterCluster(_SimulatedCluster):
-    """A cluster in which replicas become available some time before their timeout."""
+    """A cluster whose replicas become available before their timeout."""
 
     random: Random
     due: dict[str, float]

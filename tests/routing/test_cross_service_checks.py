@@ -1,4 +1,4 @@
-"""What services of one input have in common: shares of requests, Gateways, names."""
+"""Checks of several services in one input: shares of requests, Gateways, names."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ POOL = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name":
 BY_HEADER = {**ROUTE, "rules": [{"matches": [{"headers": [{"name": "x-next", "value": "1"}]}]}]}
 PLAIN = service(role(), metadata={"name": "next"})
 
-FINE: dict[str, list[Manifest]] = {
+VALID: dict[str, list[Manifest]] = {
     "both": [chat(), target()],
     "one alone": [chat()],
     "the other alone": [target()],
@@ -75,21 +75,21 @@ FINE: dict[str, list[Manifest]] = {
     "a route that takes over": [chat(weight=100), named("next", httproute=ROUTE)],
 }  # fmt: skip
 
-FAILS = "its share of requests fails unless the cluster has one"
-#: Where the two services are not the same, and how the only finding about them begins.
-WRONG: dict[str, tuple[list[Manifest], str]] = {
-    "a slip": (
+MISSING = "its share of requests fails unless the cluster has one"
+#: Differences of the two services, and how the only finding starts.
+INVALID: dict[str, tuple[list[Manifest], str]] = {
+    "a typo": (
         [chat("nxet"), named("next", httproute=BY_HEADER)],
-        (f"chat: warning: {SPLIT}the input has no service nxet in namespace default: {FAILS}; "
+        (f"chat: warning: {SPLIT}the input has no service nxet in namespace default: {MISSING}; "
         "did you mean next?"),
     ),
     "none of them": (
         [chat("canary"), named("x", httproute=BY_HEADER)],
-        f"chat: warning: {SPLIT}the input has no service canary in namespace default: {FAILS}",
+        f"chat: warning: {SPLIT}the input has no service canary in namespace default: {MISSING}",
     ),
     "another namespace": (
         [chat(namespace="a"), named("next", httproute=BY_HEADER, namespace="b")],
-        f"chat: warning: {SPLIT}the input has no service next in namespace a: {FAILS}",
+        f"chat: warning: {SPLIT}the input has no service next in namespace a: {MISSING}",
     ),
     "no router": (
         [chat(), PLAIN],
@@ -109,14 +109,14 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
 }  # fmt: skip
 
 
-@each_row("case", FINE)
+@each_row("case", VALID)
 def test_services_that_refer_to_each_other_have_no_finding(case: str) -> None:
-    assert check(*FINE[case]) == []
+    assert check(*VALID[case]) == []
 
 
-@each_row("case", WRONG)
+@each_row("case", INVALID)
 def test_missing_target_is_reported_once(case: str) -> None:
-    manifests, wanted = WRONG[case]
+    manifests, wanted = INVALID[case]
     for order in (manifests, manifests[::-1]):
         (finding,) = check(*order)
         assert finding.startswith(wanted)

@@ -1,4 +1,4 @@
-"""The URL that follows from host names and listeners."""
+"""The endpoint's URL, derived from host names and listeners."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ENDPOINTS: dict[str, tuple[Manifest, str | None]] = {
 
 
 @each_row("case", ENDPOINTS)
-def test_endpoint_follows_from_hosts_and_listeners(case: str) -> None:
+def test_endpoint_is_derived_from_hosts_and_listeners(case: str) -> None:
     manifest, url = ENDPOINTS[case]
     assert endpoint(manifest) == url
 

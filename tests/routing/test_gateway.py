@@ -1,4 +1,4 @@
-"""Gateways: a service's own, referenced ones, whether they take the route, and the endpoint."""
+"""Gateways: the service's own Gateway, and references to existing ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Whole objects of the routers of the document's stories and examples, and of every gateway.
+"""Complete router objects of the document's stories and examples, and of every gateway.
 
-`pytest --regenerate` writes the golden files. How ours differ from the document's own is in
-`docs/deviations.md`: each deviation is a function in `router_deviations.py` that changes what the
-document shows.
+`pytest --regenerate` writes the golden files. `docs/deviations.md` explains differences from the
+document; each is a function in `router_deviations.py` that changes the document's objects.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ def _both(name: str) -> tuple[Objects, Objects]:
 
 
 def comparable(objects: Objects) -> dict[str, dict[str, Any]]:
-    """By name; a configuration as data, for its comments and order mean nothing."""
+    """Return objects by name; configurations are parsed, to ignore comments and order."""
     named = {
         f"{manifest['kind']}/{manifest['metadata']['name']}": copy.deepcopy(manifest)
         for manifest in objects
@@ -160,7 +159,7 @@ def test_listed_deviation_is_needed(name: str) -> None:
                 if other != name:
                     deviate(expected, ours)
         except (KeyError, ValueError):
-            # A later deviation rests on this one.
+            # A later deviation depends on this one.
             differ.append(True)
             continue
         differ.append(comparable(ours) != comparable(expected))

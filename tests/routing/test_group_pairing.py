@@ -1,4 +1,4 @@
-"""How endpoint pickers pair the pods of a request: by serving group, else by pair revision."""
+"""Endpoint pickers pair prefill and decode pods by serving group or by pair revision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is broken of a router is rejected or can be written: nothing fails half-way."""
+"""Routers with invalid values are rejected, or all their objects can be rendered."""
 
 from __future__ import annotations
 

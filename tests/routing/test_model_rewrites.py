@@ -15,14 +15,14 @@ from fusioninfer_pulumi.loading import load
 
 
 def serving(*names: str, name: str = "inference", adapters: str = "") -> Manifest:
-    """A role that serves these names and, with `NAME=PATH`, an adapter."""
+    """Return a role that serves these names; `NAME=PATH` adds an adapter."""
     args = ["--model", "m", "--served-model-name", *names]
     args += ["--enable-lora", "--lora-modules", adapters] if adapters else []
     return role(name, template=template(container(args=args)))
 
 
 def canary(*weights: int, **more: Any) -> Manifest:
-    """A service whose model `chat` is `base` and `tuned`."""
+    """Return a service that rewrites `chat` to `base` and `tuned`."""
     names = ("base", "tuned")
     targets = [{"model": n, "weight": w} for n, w in zip(names, weights, strict=True)]
     rewrites = [{"models": ["chat"], "targets": targets}]
@@ -30,7 +30,7 @@ def canary(*weights: int, **more: Any) -> Manifest:
 
 
 def image(name: str) -> Manifest:
-    """The field of a picker's image."""
+    """Return `endpointPicker` with an image."""
     return {"endpointPicker": {"image": name}}
 
 

@@ -1,4 +1,4 @@
-"""Which pods the pool holds, on which port, and what the gateway does without the picker."""
+"""The InferencePool: its selector, port and failure mode."""
 
 from __future__ import annotations
 

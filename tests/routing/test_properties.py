@@ -1,4 +1,4 @@
-"""The pool's selector, held against every pod that a plan brings about and its neighbours."""
+"""Selectors of pools and pickers, tested with all pods of a plan and of other services."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def matches(selector: Mapping[str, Any], pod: Labels) -> bool:
 
 
 def lws_labels(name: str, group: int, worker: int) -> dict[str, str]:
-    """What LeaderWorkerSet's webhook puts on a pod."""
+    """Return the labels that LeaderWorkerSet's webhook sets."""
     prefix = "leaderworkerset.sigs.k8s.io/"
     return {
         f"{prefix}name": name,
@@ -36,7 +36,7 @@ def lws_labels(name: str, group: int, worker: int) -> dict[str, str]:
 
 
 def pods_of(plan: ServicePlan) -> Iterator[tuple[str, bool, Labels]]:
-    """Component type, whether it serves, and labels of every pod of a service."""
+    """Yield component type, whether it is a leader, and labels of each pod."""
     for item in render(plan):
         if item["kind"] == "Deployment":
             yield "router", False, item["spec"]["template"]["metadata"]["labels"]
@@ -57,10 +57,10 @@ PAIRS = pytest.mark.parametrize("pairs", [False, True])
 
 
 def routed_plans(pairs: bool = False) -> st.SearchStrategy[ServicePlan]:
-    """Plans of services behind a picker; `pairs` are of those with prefill and decode roles."""
+    """Return plans of services with a picker, and with prefill and decode roles if `pairs`."""
 
     def is_wanted(manifest: Manifest) -> bool:
-        # A complete configuration alone decides which pods are reached.
+        # A complete configuration could choose any pods.
         fields = "endpointPickerConfig" in str(manifest)
         return not fields and (not pairs or {"prefiller", "decoder"} <= component_types(manifest))
 
@@ -68,7 +68,7 @@ def routed_plans(pairs: bool = False) -> st.SearchStrategy[ServicePlan]:
 
 
 def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
-    """The rule in other words: who answers a request that the picker sends."""
+    """Return whether the picker may send requests to a pod."""
     types = {role.component_type.value for role in plan.roles}
     assert plan.routing is not None
     pairs = plan.routing.router.strategy is not None and (

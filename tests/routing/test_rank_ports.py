@@ -10,19 +10,19 @@ BY_HAND = ["m", "--data-parallel-size=4", "--data-parallel-size-local=4", "-dpm"
 
 
 def ranked(name: str = "inference", kind: str = "worker", **fields: object) -> Manifest:
-    """A role of four ranks with a port each."""
+    """Return a role with four data-parallel ranks, each with its own port."""
     plain = template(container(image=RELEASE, args=["m"]))
     ranks = {"data": 4, "portPerRank": True}
     return role(name, kind, **{"template": plain, "parallelism": ranks, **fields})
 
 
 def target_ports(manifest: Manifest) -> list[int]:
-    """The target ports of the one pool."""
+    """Return the pool's target ports."""
     return [port["number"] for port in only(manifest, "InferencePool")["spec"]["targetPorts"]]
 
 
 def engine(manifest: Manifest) -> Manifest:
-    """The serving container of the only role."""
+    """Return the serving container of the only role."""
     (findings,) = pod_templates(manifest)[0]["spec"]["containers"]
     built: Manifest = findings
     return built
@@ -37,7 +37,7 @@ def test_port_of_each_rank_is_a_target_port() -> None:
         "--data-parallel-multi-port-external-lb",
     ]
     assert [port["containerPort"] for port in built["ports"]] == [8000, 8001, 8002, 8003]
-    # The supervisor's: it answers once all ranks do.
+    # The supervisor's port, which responds once all ranks do.
     assert built["readinessProbe"]["httpGet"] == {"path": "/health", "port": 9256}
 
 

@@ -52,7 +52,7 @@ def test_conflicting_routes_are_reported_at_the_later_one() -> None:
     "other",
     [
         {"hostnames": ["b.example.com"]},
-        # Of two host names the more exact one gets the request.
+        # The more specific host name gets the request.
         {"hostnames": ["*.example.com"]},
         {"hostnames": None},
         {"parentRefs": [{"name": "another"}]},

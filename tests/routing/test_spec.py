@@ -1,4 +1,4 @@
-"""Router roles: findings of several roles, and partial templates of the picker."""
+"""Router roles: findings of several roles, and partial templates of the endpoint picker."""
 
 from __future__ import annotations
 

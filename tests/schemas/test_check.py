@@ -48,7 +48,7 @@ MODELS = {
 def test_every_field_that_the_official_client_knows_is_known(model: str) -> None:
     part = POD_TEMPLATE.below("spec", *MODELS[model])
     known = set(part_schema(part).find(part.path)["properties"])
-    # Of Kubernetes 1.35 alone, or after 1.36: no supported LeaderWorkerSet has them.
+    # Only in Kubernetes 1.35 or after 1.36, so no supported LeaderWorkerSet has these fields.
     other = {"bindMountOptions", "evictionResponders", "workloadRef"}
     assert set(getattr(client, model).attribute_map.values()) <= known | other
 

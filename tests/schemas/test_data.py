@@ -1,4 +1,4 @@
-"""The schemas that are shipped are those of the pinned modules, one for each kind of ours."""
+"""The packaged schemas are those of the pinned modules, one for each rendered kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DATA = ROOT / "fusioninfer_pulumi" / "generated" / "kubernetes"
 
 
 def test_schemas_are_of_the_pinned_versions() -> None:
-    """`e2e/test_schemas.py` compares the files themselves, which takes the modules."""
+    """`e2e/test_schemas.py` compares the files with the modules, which it downloads."""
     expected = json.loads((DATA / "versions.json").read_text(encoding="utf-8"))
     for module, version in expected.items():
         required = re.compile(rf"^\s*(?:require )?{re.escape(module)} (\S+)", re.MULTILINE)

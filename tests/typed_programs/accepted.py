@@ -1,4 +1,4 @@
-"""Everything that constructors take; type checkers accept it, and the test runs it."""
+"""All forms of arguments that constructors accept, for type checkers and the test."""
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -40,7 +40,7 @@ layout: Layout = fine.layout
 roles: list[RoleArgs] = fine.roles
 replicas: int = fine.roles[0].replicas
 
-# The typed form of the same.
+# The same as typed objects.
 typed = InferenceServiceArgs(
     layout=Layout.PER_ROLE,
     model=ModelArgs(
@@ -76,7 +76,7 @@ typed = InferenceServiceArgs(
     scheduling_strategy=SchedulingStrategyArgs(gang_policy={"mode": GangMode.AUTO}),
 )
 
-# Dictionaries with the names of Python, as `pulumi_kubernetes` has them.
+# Dictionaries with Python names, as in `pulumi_kubernetes`.
 template: kubernetes.core.v1.PodTemplateSpecArgsDict = {
     "metadata": {"labels": {"team_name": "search"}},
     "spec": {
@@ -95,7 +95,7 @@ role: RoleArgsDict = {"name": "worker", "component_type": "worker", "template": 
 args: InferenceServiceArgsDict = {"roles": [role], "labels": {"team": "search"}}
 mapped = InferenceServiceArgs(**args)
 
-# From a model's name, with fields of the service and of its roles.
+# A service from a model's name, with fields of the service and of its roles.
 short = model_service(
     "Qwen/Qwen3-32B",
     accelerator="H100",

@@ -1,4 +1,4 @@
-"""Typical mistakes; mypy and pyright find one in each line that says so, and nowhere else."""
+"""Typical mistakes; mypy and pyright report exactly the lines with `mistake`."""
 
 from fusioninfer_pulumi import (
     ComponentType,
