@@ -325,7 +325,7 @@ def the_endpoint_pickers_port_has_an_appprotocol(document: Objects, ours: Object
 
 
 @deviation
-def sidecars_get_permission_to_read_their_pool(document: Objects, ours: Objects) -> None:
+def sidecars_may_read_their_pool(document: Objects, ours: Objects) -> None:
     if is_disaggregated(document):
         name = f"{service_name(document)}-sidecar"
         rbac = [manifest for manifest in ours if manifest["metadata"]["name"] == name]
