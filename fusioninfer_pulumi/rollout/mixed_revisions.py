@@ -50,7 +50,7 @@ class EngineLws:
         revision: Value of the label `revision`, or empty.
         pair_revision: Value of the label `pair-revision`, or empty.
         gang: The `GangPlan.reference` of its pods, or empty.
-        sidecar: Image of the prefill/decode sidecar, or empty.
+        sidecar: Image of the prefill/decode sidecar, or empty; `<output>` if it is an Output.
     """
 
     name: str
@@ -67,7 +67,7 @@ _LABELS = labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.REVISION, labels.PAIR_
 
 
 def extract_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
-    """Return the LeaderWorkerSets whose pods run an engine; malformed objects are ignored."""
+    """Return the LeaderWorkerSets whose leader runs an engine; malformed objects are ignored."""
     engines = []
     for manifest in manifests:
         template = lookup(manifest, "spec", "leaderWorkerTemplate")
@@ -258,7 +258,7 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
 def _find_advice(
     before: Sequence[EngineLws], after: Sequence[EngineLws], plan: ServicePlan
 ) -> str | None:
-    """Return how to avoid mixed pairs, or empty if unknown; None if the update causes none."""
+    """Return how to avoid mixed pairs; empty if unknown, or None if the update causes no pairs."""
     if plan.shape.groups is not None:
         return None if is_group_rollout(plan) else "rollout.level: Group avoids it"
     if not all(lws.pair_revision for lws in after):
@@ -286,7 +286,7 @@ def _find_rejected_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
     rewrites = dict(_find_rewrites(update.objects))
     known_names = [names for names in old_names if names is not None]
     served_names = set.intersection(*known_names) if known_names else set[str]()
-    # For each name that a client may request, the names that pods may get instead of it.
+    # Maps each name that clients may request to the names that pods may receive instead.
     requests = {name: {name} for name in served_names} | rewrites
     pods = [("new", new, old, requests) for old, new in update.changed_engines]
     # Old pods serve all names that clients request; only new rewrites can lead to other names.
@@ -338,7 +338,7 @@ def _find_rewrites(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, 
 
 
 _TOOLS, _REASONING = "--tool-call-parser", "--reasoning-parser"
-#: Flag, and what clients see if its value changes, if it is removed, and if it is added.
+#: A flag, and what clients see if its value changes, if it is removed, and if it is added.
 _PARSERS = (
     (_TOOLS, "responses may contain tool calls in another format",
      "requests with tools fail, or responses contain tool calls as text", ""),
@@ -376,20 +376,20 @@ def _find_reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
     return next((names for since, names in latest_first if release >= parse_release(since)), ())
 
 
-#: Metrics of which a query needs one: `a or b` is {a, b}.
+#: The metrics of a query, which needs one of them: `a or b` is {a, b}.
 _Query = frozenset[str]
 
 
 def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield objects that query engine metrics which only one of the two revisions has."""
-    readers = list(_read_queries(update))
+    readers = list(_list_queries(update))
     for old, new in update.changed_engines:
         if old.command.image == new.command.image:
             continue
         for reader, queries in readers:
-            old_answers = [_exports_one(query, old.command) for query in queries]
-            new_answers = [_exports_one(query, new.command) for query in queries]
-            if None in old_answers or None in new_answers:
+            old_exports = [_exports_one(query, old.command) for query in queries]
+            new_exports = [_exports_one(query, new.command) for query in queries]
+            if None in old_exports or None in new_exports:
                 yield MixedPair(
                     Compatibility.UNKNOWN,
                     f"{reader} with new {new.role} pods",
@@ -397,14 +397,16 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
                     "compare their metrics before this update",
                 )
                 continue
-            for age, lws, answers, other_answers in (
-                ("old", old, old_answers, new_answers),
-                ("new", new, new_answers, old_answers),
+            for age, lws, exports, other_exports in (
+                ("old", old, old_exports, new_exports),
+                ("new", new, new_exports, old_exports),
             ):
                 missing = {
                     name
-                    for query, has, other_has in zip(queries, answers, other_answers, strict=True)
-                    if other_has and not has
+                    for query, has_one, other_has_one in zip(
+                        queries, exports, other_exports, strict=True
+                    )
+                    if other_has_one and not has_one
                     for name in query
                 }
                 if missing:
@@ -419,17 +421,17 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
 
 
 def _exports_one(query: _Query, command: EngineCommand) -> bool | None:
-    """Return whether an engine exports a metric of the query, or None if unknown."""
+    """Return whether an engine exports any metric of a query, or None if unknown."""
     release = get_pair_setting(command, "release")
     engine = "" if command.engine is None else command.engine.name
-    answers = [has_metric(name, engine, release) for name in query]
-    if True in answers:
+    exports = [has_metric(name, engine, release) for name in query]
+    if True in exports:
         return True
-    return None if None in answers else False
+    return None if None in exports else False
 
 
-def _read_queries(update: UpdateComparison) -> Iterator[tuple[str, list[_Query]]]:
-    """Yield each object that queries engine metrics, with its queries."""
+def _list_queries(update: UpdateComparison) -> Iterator[tuple[str, list[_Query]]]:
+    """Yield each object that queries engine metrics (its kind and name), with its queries."""
     for manifest in update.objects:
         queries = list(dict.fromkeys(_find_queries(manifest)))
         if queries and not lookup(manifest, "spec", "leaderWorkerTemplate"):
@@ -488,9 +490,10 @@ def _find_unknown_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
         )
 
 
-#: Two kinds of pair need no function, because all known releases are compatible: endpoint pickers
-#: and gateways both read InferencePools of v1, and pickers read the KV cache events of vLLM 0.11.0
-#: to 0.33.0 as arrays and as maps (`kvevents/engineadapter` of llm-d 0.9 and 0.10).
+#: The functions that find mixed pairs. Two kinds of pairs need none, because all known releases are
+#: compatible: endpoint pickers and gateways both read InferencePools of v1, and pickers read the KV
+#: cache events of vLLM 0.11.0 to 0.33.0 as arrays and as maps (`kvevents/engineadapter` of llm-d
+#: 0.9 and 0.10).
 PAIR_FINDERS: tuple[Callable[[UpdateComparison], Iterator[MixedPair]], ...] = (
     _find_rejected_model_names,
     _find_prefill_decode_pairs,

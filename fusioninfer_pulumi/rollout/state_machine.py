@@ -10,8 +10,8 @@ Terms of this package:
 * Poll: one request that lists the service's LeaderWorkerSets in the cluster.
 * Available: a poll showed the registered generation available. The last available revision of a
   LeaderWorkerSet is recorded in the stack's state for later updates.
-* Required: the gang needs it; optional replicas run if accelerators are left. Pulumi may wait for
-  required LeaderWorkerSets, and never for optional ones.
+* Required: the gang needs the LeaderWorkerSet; optional ones run if accelerators are left. An
+  update waits only for required ones.
 * Partition, wave and limit: see `update_order.LwsStep`.
 """
 
@@ -34,8 +34,9 @@ MIN_ROLLING_POLL_SECONDS, MIN_POLL_SECONDS = 0.25, 1.0
 MAX_POLL_SECONDS, POLL_FRACTION = 5.0, 0.1
 #: After this many failed attempts at the first poll, the cluster counts as unreadable.
 MAX_ATTEMPTS = 3
-#: A replica counts as broken once it has been unavailable for this time, or for half of
-#: `rollout.timeout` if that is shorter. Until then it may only have missed probes on a busy node.
+#: A replica whose revision was available before counts as broken once it has been unavailable for
+#: this time, or for half of `rollout.timeout` if that is shorter. Until then it may only have missed
+#: probes on a busy node.
 BROKEN_SECONDS = 60.0
 
 #: UID and generation of a live object. The UID is empty if `pulumi up --target` skipped it.
@@ -80,10 +81,8 @@ class LwsState:
 
     Attributes:
         revision: Revision after the update.
-        version_before: UID and generation in the stack's state; None if the state does not contain
-            the LeaderWorkerSet.
-        revision_before: Revision in the stack's state; empty if the state does not contain the
-            LeaderWorkerSet.
+        version_before: UID and generation in the stack's state; None if it is not in the state.
+        revision_before: Revision in the stack's state; empty if it is not in the state.
         can_skip_wait: Whether the update need not wait for the LeaderWorkerSet if its registration
             changes nothing: `revision` was available before, the partition keeps its template, or
             the state records no availability.
