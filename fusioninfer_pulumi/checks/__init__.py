@@ -1,1 +1,1 @@
-"""Checks of built services: one list for each stage."""
+"""Checks of planned services, and `plan_service`, which builds a service and runs them."""

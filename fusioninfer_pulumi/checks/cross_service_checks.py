@@ -118,8 +118,10 @@ class ClusterServices:
 
     def add_and_check(self, plan: ServicePlan) -> list[Finding]:
         """Add a service; return findings about collisions and targets among earlier services."""
-        collisions = self.add_and_find_collisions(plan)
-        return [*collisions, *check_targets(plan, self._plans, complete=False)]
+        return [
+            *self.add_and_find_collisions(plan),
+            *check_targets(plan, self._plans, complete=False),
+        ]
 
     def _claim_names(self, plan: ServicePlan) -> list[Finding]:
         """Record the names of a service's objects; return errors about names with another owner."""
@@ -145,11 +147,14 @@ class ClusterServices:
 
 def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:
     routing, other_routing = plan.routing, other.routing
-    if routing is None or other_routing is None:
+    if (
+        routing is None
+        or routing.route is None
+        or other_routing is None
+        or other_routing.route is None
+    ):
         return
     route, other_route = routing.route, other_routing.route
-    if route is None or other_route is None:
-        return
     use_defaults = route.use_default_gateways and other_route.use_default_gateways
     # A parent without a section or a port stands for all listeners of its Gateway.
     share_gateway = use_defaults or any(

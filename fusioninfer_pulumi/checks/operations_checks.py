@@ -252,8 +252,7 @@ def _check_picker_target(
         return
     queue_reason = f"{role.name} is scaled by requests that the endpoint picker queues"
     has_metrics = picker.epp.args.metrics is not MetricsMode.OFF
-    monitoring = service.args.monitoring
-    is_unmonitored = monitoring is not None and monitoring.picker is False
+    is_unmonitored = service.args.monitoring is not None and service.args.monitoring.picker is False
     yield from check_fields(
         routing.location,
         routing.router,

@@ -76,11 +76,14 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
         if finding.location not in error_locations
     )
     findings = [*expansion.findings, *preset_findings]
-    ignored_fields = check_ignored_fields(service.plan)
-    other_findings = (*service.findings, *ignored_fields, *_run_checks(service), *memory_findings)
+    other_findings = (
+        *service.findings,
+        *check_ignored_fields(service.plan),
+        *_run_checks(service),
+        *memory_findings,
+    )
     # If a role's container cannot be generated, other findings about the role are meaningless.
-    incomplete_roles = expansion.incomplete
-    findings += [item for item in other_findings if item.location[:2] not in incomplete_roles]
+    findings += [item for item in other_findings if item.location[:2] not in expansion.incomplete]
     plan = replace(service.plan, memory=memory, engines=expansion.engines)
     if not filter_errors(findings):
         findings += check_objects(plan)

@@ -109,7 +109,6 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
 def check_several_pools(routing: Routing) -> Iterator[Finding]:
     """Check whether the Gateway's implementation supports `split` and rules with several pools."""
     route, implementation = routing.route, routing.implementation
-    location = (*routing.location, "httproute")
     template = _SEVERAL_POOLS.get(implementation.several_pools)
     if route is None or template is None:
         return
@@ -117,11 +116,13 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
     is_rejected = implementation.several_pools is SeveralPools.NO
     if route.split and (is_rejected or route.has_split):
         make_finding = error if is_rejected else warning
-        yield make_finding(SEVERAL_POOLS_UNSUPPORTED, (*location, "split"), message)
+        yield make_finding(
+            SEVERAL_POOLS_UNSUPPORTED, (*routing.location, "httproute", "split"), message
+        )
     for index, rule in enumerate(route.rules):
         # Each `corrected` backend is replaced by the service's pool.
         if sum(is_pool(ref) for ref in rule.backends) + len(rule.corrected) > 1:
-            field = (*location, "rules", index, "backendRefs")
+            field = (*routing.location, "httproute", "rules", index, "backendRefs")
             yield warning(SEVERAL_POOLS_UNSUPPORTED, field, message)
 
 

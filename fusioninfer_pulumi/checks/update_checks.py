@@ -248,8 +248,8 @@ def _check_subgroup_policy(
         return
     replicas = sum(len(lws.replicas) for lws in changed_lws)
     if is_group_rollout(plan):
-        groups = {lws.group for lws in changed_lws}
-        is_allowed = len(groups) <= resolve_group_rollout(plan).max_unavailable
+        group_count = len({lws.group for lws in changed_lws})
+        is_allowed = group_count <= resolve_group_rollout(plan).max_unavailable
     else:
         is_allowed = replicas <= rollout.max_unavailable
     if not is_allowed:
@@ -354,9 +354,8 @@ class _Member:
 
         It never waits if the role is in `roles_without_waits`.
         """
-        if self.running_lws is None or not self.running_lws.is_outdated:
-            return False
-        if self.step.role in roles_without_waits:
+        is_outdated = self.running_lws is not None and self.running_lws.is_outdated
+        if not is_outdated or self.step.role in roles_without_waits:
             return False
         strategy = self.step.rollout.strategy
         has_batches = self.step.is_per_role and strategy is not RolloutStrategy.RECREATE
@@ -470,8 +469,9 @@ def _simulate_update(
             for name in started
             if members_by_name[name].needs_complete_gang(roles_without_waits)
         )
-        missing = _find_missing_members(members, joined_counts)
-        incomplete = {member.gang.pod_group for member in missing}
+        incomplete = {
+            member.gang.pod_group for member in _find_missing_members(members, joined_counts)
+        }
         changing = {name for name in changing if members_by_name[name].gang.pod_group in incomplete}
     stuck = [members_by_name[step.name] for step in steps if step.name in changing]
     joining = [

@@ -402,7 +402,7 @@ def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:
 def _build_role_filters() -> Plugins:
     """Return filters that separate prefill and decode pods by a label that every pod has.
 
-    The built-in `prefill-filter` and `decode-filter` need another label (`llm-d.ai/role`), and
+    The built-in `prefill-filter` and `decode-filter` need a different label (`llm-d.ai/role`), and
     `decode-filter` also accepts pods without it.
     """
     filters = ((_PREFILL_PODS, ComponentType.PREFILLER), (_DECODE_PODS, ComponentType.DECODER))

@@ -52,8 +52,7 @@ def render_workloads(plan: ServicePlan) -> Iterator[Manifest]:
     for gang in plan.gangs:
         yield build_pod_group(plan.meta, plan.shape, gang)
     active_roles = [role for role in plan.roles if role.replicas]
-    kv_plans = [role.pods.kv for role in active_roles if role.pods.kv is not None]
-    sidecars = [kv_plan.sidecar for kv_plan in kv_plans if kv_plan.sidecar]
+    sidecars = [kv.sidecar for role in active_roles if (kv := role.pods.kv) and kv.sidecar]
     yield from build_sidecar_access(plan.meta, sidecars)
     yield from build_resource_claim_templates(plan.meta, [role.args for role in active_roles])
     yield from build_model_cache(plan.meta, plan.model)

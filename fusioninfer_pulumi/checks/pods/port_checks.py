@@ -84,9 +84,12 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     numbers_by_name = {p["name"]: p.get("containerPort") for p in ports if p.get("name")}
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
     other_containers = [container for container in containers if container["name"] != pod.name]
-    other_ports = [entry for other in other_containers for entry in other.get("ports") or ()]
-    other_numbers = {entry.get("containerPort") for entry in other_ports}
-    listening_ports = {engine_port, pods.port, *other_numbers}
+    other_ports = {
+        entry.get("containerPort")
+        for other in other_containers
+        for entry in other.get("ports") or ()
+    }
+    listening_ports = {engine_port, pods.port, *other_ports}
     declared_ports = {entry.get("containerPort") for entry in ports}
     # Another container, or another program in a script, may listen on any port.
     is_only_listener = not other_containers and command.script is None
