@@ -35,8 +35,8 @@ MAX_POLL_SECONDS, POLL_FRACTION = 5.0, 0.1
 #: After this many failed attempts at the first poll, the cluster counts as unreadable.
 MAX_ATTEMPTS = 3
 #: A replica whose revision was available before counts as broken once it has been unavailable for
-#: this time, or for half of `rollout.timeout` if that is shorter. Until then it may only have missed
-#: probes on a busy node.
+#: this time, or for half of `rollout.timeout` if that is shorter. Until then it may only have
+#: missed probes on a busy node.
 BROKEN_SECONDS = 60.0
 
 #: UID and generation of a live object. The UID is empty if `pulumi up --target` skipped it.
