@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, StringConstraints, ValidationError
 from pydantic.alias_generators import to_snake
@@ -150,6 +150,13 @@ def _unknown_key(location: Location, path: tuple[str | int, ...], root: type[Bas
         # Pydantic rejects a Python name as unknown if the field is also set under its alias.
         message = f"{fields[key].alias} and {key} are the same field; remove one of them"
         return error(DUPLICATE_KEY, location[:-1], message)
+    parents = {
+        field.alias or name
+        for name, field in fields.items()
+        if get_origin(field.annotation) is not list and key in _fields_of(field.annotation)
+    }
+    if len(parents) == 1:
+        return error(UNKNOWN_KEY, location, f"unknown key, did you mean {parents.pop()}.{key}?")
     # Look for the key in the models that contain this one, the innermost first.
     for length in reversed(range(len(path) - 1)):
         outer_fields = _fields_at(path[:length], root)
@@ -162,8 +169,6 @@ def _unknown_key(location: Location, path: tuple[str | int, ...], root: type[Bas
                 top = "spec"
             place = format_path(parent) or top
             return error(UNKNOWN_KEY, location, f"unknown key here; it is a field of {place}")
-    if len(path) == 1 and key in _fields_at(("spec",), root):
-        return error(UNKNOWN_KEY, location, "unknown key here; move it below spec")
     aliases = {field.alias or name for name, field in fields.items()}
     known = sorted(map(to_snake, aliases) if "_" in key else aliases)
     closest = closest_name(key, known)

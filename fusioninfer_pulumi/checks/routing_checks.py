@@ -31,13 +31,14 @@ from fusioninfer_pulumi.findings import (
     Finding,
     Location,
     Rule,
+    closest_name,
     error,
     quote_value,
     warning,
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
-from fusioninfer_pulumi.routing.gateway_implementations import SeveralPools
+from fusioninfer_pulumi.routing.gateway_implementations import IMPLEMENTATIONS, SeveralPools
 from fusioninfer_pulumi.routing.pool import is_pool
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
@@ -104,6 +105,19 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
             "that read metrics, or enabled: false to create no NetworkPolicies"
         )
         yield error(NETWORK_POLICY, field, message)
+
+
+def check_implementation(routing: Routing) -> Iterator[Finding]:
+    """Warn about a misspelled implementation; any other unknown one needs no additional objects."""
+    gateway = routing.router.gateway
+    if gateway is None or gateway.implementation in (None, *IMPLEMENTATIONS):
+        return
+    # `envoy-gateway` and `kgateway` are not misspelled.
+    closest = closest_name(str(gateway.implementation), IMPLEMENTATIONS, cutoff=0.9)
+    if closest is not None:
+        message = f"is unknown, so the library adds no objects for it; did you mean {closest}?"
+        location = (*routing.location, "gateway", "implementation")
+        yield warning(UNKNOWN_VALUE, location, message)
 
 
 def check_several_pools(routing: Routing) -> Iterator[Finding]:
@@ -209,6 +223,7 @@ def check_reference_grants(routing: Routing) -> Iterator[Finding]:
 ROUTE_CHECKS: tuple[Callable[[Routing], Iterable[Finding]], ...] = (
     check_pool,
     check_http_route,
+    check_implementation,
     check_several_pools,
     check_network_policies,
     check_reference_grants,

@@ -107,8 +107,12 @@ def _check_release(
             return
     releases = load_argument_table(engine.name.value).releases
     if engine.version not in releases:
-        closest = closest_name(engine.version, releases, cutoff=0.8)
-        hint = f"did you mean {closest}?" if closest else f"the newest known is {releases[-1]}."
+        closest = closest_name(engine.version, releases, cutoff=0.9)
+        hint = (
+            f"did you mean {closest}?"
+            if closest
+            else f"the newest known release is {releases[-1]}."
+        )
         message = (
             f"unknown {ENGINES[engine.name.value].title} release {engine.version}; {hint} "
             "The engine's arguments are not checked"

@@ -329,8 +329,8 @@ SIDECAR_HEALTH_PATH = "/health"
 #: User ID of the sidecar's image (`Dockerfile.sidecar`, distroless nonroot).
 SIDECAR_USER = 65532
 
-# The sidecar's protocol for each vLLM connector.
-_PROTOCOLS = {
+#: The sidecar's protocol for each vLLM connector.
+PROTOCOLS = {
     "NixlConnector": "nixlv2",
     "SharedStorageConnector": "shared-storage",
     "MooncakeConnector": "mooncake",
@@ -380,7 +380,7 @@ def choose_sidecar_family(
 
 def find_sidecar_protocol(connectors: Sequence[str]) -> str | None:
     """Return the sidecar protocol of the first connector that has one, or None if none has."""
-    return next((_PROTOCOLS[name] for name in connectors if name in _PROTOCOLS), None)
+    return next((PROTOCOLS[name] for name in connectors if name in PROTOCOLS), None)
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:

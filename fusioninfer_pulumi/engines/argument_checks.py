@@ -45,7 +45,9 @@ ARGUMENT_VALUE_INVALID = Rule("argument-value-invalid")
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MAX_SHOWN_CHOICES = 8
 #: An unknown argument this similar to a known one is a typo, not an argument of a newer release.
-_TYPO_SIMILARITY = 0.9
+_TYPO_SIMILARITY = 0.85
+#: A suggestion less similar than this is often an argument with a different meaning.
+_SUGGESTION_SIMILARITY = 0.8
 
 
 class UserArgument(NamedTuple):
@@ -225,8 +227,11 @@ def check_arguments(
     # The first word is the positional model. vLLM's older program, `api_server`, ignores it and
     # serves its default model.
     accepts_model = is_serve or (not command.program and engine.image_serves)
-    for word in extras[1:] if accepts_model else extras:
-        message = "belongs to no argument; remove it or add the argument's name"
+    # A boolean is the value of a switch, which takes none: no model has such a name.
+    if accepts_model and extras and extras[0].value.lower() not in ("true", "false"):
+        extras = extras[1:]
+    for word in extras:
+        message = "is not the value of an argument; remove it, or add the argument's name"
         yield make_finding(ARGUMENT_UNKNOWN, word.location, message)
 
 
@@ -245,7 +250,7 @@ def _explain_unknown_argument(engine: Engine, name: str, release: str) -> tuple[
             f"{name} exists from {title} v{first_release} on, the image has v{release}; use a "
             "newer image, or remove it"
         )
-    closest = closest_name(name, table.get_definitions(release))
+    closest = closest_name(name, table.get_definitions(release), cutoff=_SUGGESTION_SIMILARITY)
     hint = f"did you mean {closest}?" if closest else "remove it"
     return ARGUMENT_UNKNOWN, f"{title} v{release} has no argument {name}; {hint}"
 

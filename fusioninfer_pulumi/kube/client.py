@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
 import re
 import warnings
 from collections import Counter
@@ -264,7 +265,7 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
     configuration.retries = False
     options = {"client_configuration": configuration}
     try:
-        if kubeconfig is None and context is None:
+        if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             # The kubeconfig that kubectl would use, or without one the pod's ServiceAccount.
             config.load_config(**options)
         elif kubeconfig is None or "\n" not in kubeconfig.strip():
@@ -276,7 +277,9 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
     except Exception as exc:  # noqa: BLE001  # parsers and credential plugins raise any type
         # Messages of YAML errors quote the line, which may hold a credential.
         reason = type(exc).__name__ if isinstance(exc, yaml.YAMLError) else str(exc)
-        raise UnreadableError(f"no usable kubeconfig: {_join_lines(reason)}") from None
+        raise UnreadableError(
+            f"no usable kubeconfig: {_join_lines(reason)}; correct it, or set KUBECONFIG"
+        ) from None
     if not configuration.verify_ssl:
         # An update sends many requests. Warn only once, unless a filter for the warning exists.
         category: Any = importlib.import_module("urllib3.exceptions").InsecureRequestWarning

@@ -7,6 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.kv_cache import SidecarArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
+    PROTOCOLS,
     SIDECAR_HEALTH_PATH,
     SIDECAR_USER,
     EppFamily,
@@ -160,10 +161,15 @@ def _choose_protocol(
     if protocol is None and connector is not None:
         protocol = find_sidecar_protocol(connector.names)
         if protocol is None:
+            start = connector.name.lower()
+            meant = next((name for name in PROTOCOLS if name.lower().startswith(start)), None)
             message = (
-                f"unknown protocol for {connector.name}, defaults to {default}; "
+                f'the protocol of connector "{connector.name}" is unknown, {default} is used; '
                 f"set one of {', '.join(supported)}"
             )
+            if meant is not None:
+                location = (*location[:-2], "connector")
+                message = f'unknown connector "{connector.name}"; did you mean {meant}?'
             return default, [warning(SIDECAR_PROTOCOL, location, message)]
     protocol = protocol or default
     if protocol not in supported:

@@ -58,7 +58,7 @@ WHOLE = {"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService"}
             {**service(), "status": {}},
             ["status: unknown key; allowed: apiVersion, kind, metadata, spec"],
         ),
-        ({**service(), "layout": "PerRole"}, ["layout: unknown key here; move it below spec"]),
+        ({**service(), "layout": "PerRole"}, ["layout: unknown key, did you mean spec.layout?"]),
         (
             {**service(), "spec": {**service()["spec"], "kind": "x"}},
             ["kind: unknown key here; it is a field of the document"],

@@ -119,6 +119,10 @@ def test_finding_of_a_yaml_program_has_the_line_of_its_resource(
         ("main: src\n", "main of a YAML program needs the Pulumi engine"),
         ("resources: {a: {}}\n", "resources.a: type is missing"),
         (
+            "resources: {a: {type: 'fusioninfer:InferenceServce'}}\n",
+            "resources.a: type fusioninfer:InferenceServce is not one of fusioninfer:",
+        ),
+        (
             f"resources: {{a: {{{CONFIG_MAP}, properties: {{data: '${{gone.b}}'}}}}}}\n",
             "the program has no resource, variable or config gone",
         ),

@@ -111,8 +111,8 @@ def test_unknown_connector_is_a_warning() -> None:
     user_engine = engine("--model=m", "--kv-transfer-config", '{"kv_connector":"MyConnector"}')
     assert warnings(pair(user_engine, user_engine)) == [
         (
-            "warning: roles[2].kvTransfer.sidecar.connector: unknown protocol for "
-            "MyConnector, defaults to nixlv2; set one of nixlv2, shared-storage, sglang, "
+            "warning: roles[2].kvTransfer.sidecar.connector: the protocol of connector "
+            '"MyConnector" is unknown, nixlv2 is used; set one of nixlv2, shared-storage, sglang, '
             "mooncake, offloading"
         )
     ]

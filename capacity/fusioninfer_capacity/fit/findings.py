@@ -119,7 +119,9 @@ def _suggest_change(command: EngineCommand, model: Architecture, role_fit: Fit, 
                 if _is_fitting(_extend(command, *words), model, role_fit, nodes)
             ]
             if fits:
-                changes.append(" ".join(fits[0]))
+                others = sizes.count_accelerators(nodes) // tensor if sizes is not None else 1
+                per_pod = -(-others * size // nodes)
+                changes.append(f"{' '.join(fits[0])} with {per_pod} accelerators per pod")
                 break
     return f"; {' or '.join(changes)} fits" if changes else "; use more or larger accelerators"
 

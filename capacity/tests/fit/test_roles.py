@@ -88,7 +88,10 @@ def test_node_selector_of_other_accelerators_is_a_warning() -> None:
 def test_weights_above_memory_are_rejected() -> None:
     plan = plan_role("--model", "meta-llama/Llama-3.3-70B-Instruct", pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("error", "weights-exceed-memory")
-    assert "--tensor-parallel-size 4 fits" in list_memory_findings(plan)[0].text
+    assert (
+        "--tensor-parallel-size 4 with 4 accelerators per pod fits"
+        in list_memory_findings(plan)[0].text
+    )
 
 
 def test_sequence_that_does_not_fit_is_rejected() -> None:

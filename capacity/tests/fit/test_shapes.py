@@ -182,4 +182,5 @@ def test_rejected_layouts_are_not_proposed() -> None:
     model = "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"
     plan = plan_split(model, 2, image="vllm/vllm-openai:v0.24.0", pod={"nodeSelector": H100})
     (finding,) = [item for item in plan.findings if item.rule == "weights-exceed-memory"]
-    assert "--tensor-parallel-size 8 --enable-expert-parallel fits" in finding.text
+    expected = "--tensor-parallel-size 8 --enable-expert-parallel with 8 accelerators per pod fits"
+    assert expected in finding.text

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 from fusioninfer_pulumi.cli.diff.restarts import Edit
 from fusioninfer_pulumi.cli.printing import format_count
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
-from fusioninfer_pulumi.findings import Finding, summarize_names
+from fusioninfer_pulumi.findings import Finding, format_with_rule, summarize_names
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_metadata import list_items, lookup
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
@@ -59,7 +59,9 @@ def describe_changes(
             count = format_count(len(service_edits), "object")
             yield f"service {name} {'added' if exists else 'removed'} ({count})"
             continue
-        sentences = [f"error: {finding}" for finding in rejections.get(service, ())]
+        sentences = [
+            f"error: {format_with_rule(finding)}" for finding in rejections.get(service, ())
+        ]
         service_roles = roles.get(service, ())
         sentences += _describe_service(service_edits, service_roles)
         if not sentences:

@@ -19,6 +19,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     get_service,
 )
 from fusioninfer_pulumi.cli.diff.restarts import index_lws_by_name
+from fusioninfer_pulumi.findings import format_with_rule
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.durations import format_duration
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -141,7 +142,7 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
     rejections = comparison.rejections.get(service)
     obstacle = ""
     if rejections:
-        obstacle = f"`pulumi up` rejects it: {rejections[0].message}"
+        obstacle = f"`pulumi up` rejects it: {format_with_rule(rejections[0])}"
     elif rejections is None or any(key.ordinal for key in running):
         obstacle = "the service has no replicas, or a source contains it several times"
     elif len(new_keys) > _MAX_LWS:

@@ -113,6 +113,8 @@ class YamlProgram:
         token = _COMPONENTS.get(token, token)
         if token in _COMPONENTS.values():
             return construct_component(logical, token, properties, None)
+        if token.startswith("fusioninfer:"):
+            raise RunError(f"resources.{name}: type {token} is not one of {', '.join(_COMPONENTS)}")
         return pulumi.CustomResource(token, logical, properties)
 
     def _read_config(self, name: str, entry: Any) -> Any:
