@@ -207,7 +207,7 @@ class DeviceRequirementArgs(SpecModel):
 
 
 class RolePlacementArgs(SpecModel):
-    """Restricts the node pools of a role. The constraints of its pod templates apply, too."""
+    """Restricts the node pools of a role. The constraints of its pod templates also apply."""
 
     pools: Annotated[list[Text], Field(min_length=1)] | None = None
     """Names of the allowed pools; all by default. Taints of pools named here are tolerated."""

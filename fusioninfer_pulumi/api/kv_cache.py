@@ -143,7 +143,7 @@ class KvTransferArgs(SpecModel):
 
     engine_port: Port | None = None
     """Decoders only: port of the engine behind the sidecar. Default: the engine's port if it
-    differs from the pool's, else 8001."""
+    differs from the pool's, otherwise 8001."""
 
     sidecar: SidecarArgs = default(SidecarArgs)
     """Decoders only: the sidecar."""
@@ -156,7 +156,7 @@ class KvEventsArgs(SpecModel):
     """
 
     endpoint: _Endpoint = "tcp://*:5557"
-    """ZMQ endpoint. The engine listens if the host is `*` or `[::]`, else it connects."""
+    """ZMQ endpoint. The engine listens if the host is `*` or `[::]`; otherwise it connects."""
 
     topic: Text | None = None
     """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers

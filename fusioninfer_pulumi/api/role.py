@@ -197,11 +197,11 @@ class RoleArgs(SpecModel):
 
     container: str | None = None
     """Name of the container that serves the model. Default: the container named vllm, sglang,
-    engine or main, else the first one."""
+    engine or main, or the first one if no container has such a name."""
 
     port: Port | None = None
-    """Port on which the role serves. Default: the engine's `--port`, else the container port named
-    http, else the first container port, else 8000. A port on which the engine does not listen is
+    """Port on which the role serves. Default: the first of: the engine's `--port`; the container
+    port named http; the first container port; 8000. A port on which the engine does not listen is
     rejected, unless another container of the pod listens on it."""
 
     multinode: MultinodeArgs | None = None
@@ -224,8 +224,8 @@ class RoleArgs(SpecModel):
     image from it; the value `cpu` selects the engine's CPU build. It does not affect scheduling."""
 
     gpus: PositiveCount | None = None
-    """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
-    `parallelism` or the template's arguments require, else the number that the model catalogue or
+    """GPUs per pod of generated containers. Default: the first of: the template's GPUs; the number
+    that `parallelism` or the template's arguments require; the number that the model catalogue or
     the package fusioninfer-capacity gives for `accelerator`."""
 
     resource_claims: list[ResourceClaimArgs] | None = None

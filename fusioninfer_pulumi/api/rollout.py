@@ -29,7 +29,7 @@ class RolloutStrategy(str, enum.Enum):
     """How replicas of a role are updated to a new pod template."""
 
     ROLLING = "Rolling"  #: in batches of at most `maxUnavailable`
-    ALL_AT_ONCE = "AllAtOnce"  #: all at once
+    ALL_AT_ONCE = "AllAtOnce"  #: all replicas at the same time
     RECREATE = "Recreate"  #: deletes each replica with its pods, then creates it again
 
 
@@ -53,7 +53,7 @@ class WaitLevel(str, enum.Enum):
     NONE = "None"  #: the API server has accepted the objects
     SCHEDULED = "Scheduled"  #: the scheduler has placed the gang
     AVAILABLE = "Available"  #: every required replica is available
-    SERVING = "Serving"  #: as `Available`; gateways accept the route, and the endpoint responds
+    SERVING = "Serving"  #: as `Available`, and gateways accept the route, and the endpoint responds
 
     @property
     def awaits_replicas(self) -> bool:

@@ -62,7 +62,7 @@ class HttpRouteArgs(SpecModel):
 
     split: Annotated[list[SplitArgs], Field(min_length=1)] | None = None
     """Shares of requests for other services, in rules without `backendRefs`; none by default. Not
-    every gateway supports several pools in one rule (docs/routing.md)."""
+    every gateway supports multiple pools in one rule (docs/routing.md)."""
 
     routed_by: Name | None = None
     """Name of the service whose route leads to this service's pool; no route is created here."""
@@ -205,7 +205,7 @@ class ModelTargetArgs(SpecModel):
     """Name under which the engines serve it (`--served-model-name`, `--lora-modules`)."""
 
     weight: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Weight relative to the sum of all weights; with 0 the target gets no requests. Optional if
+    """Weight relative to the sum of all weights; a target with 0 receives no requests. Optional if
     there is one target."""
 
 

@@ -78,8 +78,8 @@ class ServiceLevelArgs(SpecModel):
     highest priority first."""
 
     max_queued: PositiveCount | None = None
-    """Maximum number of requests of this level that wait in the endpoint picker; further
-    requests get status 429. Default: 5000."""
+    """Maximum number of requests of this level that wait in the endpoint picker; additional
+    requests receive status 429. Default: 5000."""
 
 
 class ServiceLevelsArgs(SpecModel):
@@ -161,7 +161,7 @@ class EndpointPickerArgs(SpecModel):
     flow_control: bool | None = None
     """Whether to queue requests while there is no pod, or while the KV caches of all pods are
     full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests
-    get status 503 while there is no pod. By default enabled if `autoscaling.target` or
+    receive status 503 while there is no pod. By default enabled if `autoscaling.target` or
     `serviceLevels` requires it."""
 
     service_levels: ServiceLevelsArgs | None = None

@@ -58,7 +58,7 @@ class ServiceSpec(SpecModel):
     """The engine of generated containers; vLLM by default."""
 
     edition: Annotated[Edition, Field(strict=False)] | None = None
-    """Pins the library's defaults, so that they stay when the library is upgraded: releases and
+    """Pins the library's defaults, so that upgrades of the library keep them: releases and
     arguments of generated engines, images of the endpoint picker and the sidecar. Default: the
     newest edition, `2026.11`."""
 

@@ -25,12 +25,12 @@ from fusioninfer_pulumi.component.route_shares import find_growing_shares
 from fusioninfer_pulumi.component.stack_state import Observed, get_stack_state, read_observed
 from fusioninfer_pulumi.component.update_run import Update
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, is_same_policy
 
-Manifest = dict[str, Any]
 Child = TypeVar("Child", bound=KubernetesObject)
 
 #: The kinds that each kind depends on, in the same service. The pool does not depend on the

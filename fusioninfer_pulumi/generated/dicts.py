@@ -367,7 +367,7 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     flow_control: bool | None
     """Whether to queue requests while there is no pod, or while the KV caches of all pods are
     full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests
-    get status 503 while there is no pod. By default enabled if `autoscaling.target` or
+    receive status 503 while there is no pod. By default enabled if `autoscaling.target` or
     `serviceLevels` requires it."""
 
     service_levels: ServiceLevelsArgs | ServiceLevelsArgsDict | None
@@ -540,7 +540,7 @@ class HttpRouteArgsDict(TypedDict, total=False):
 
     split: Sequence[SplitArgs | SplitArgsDict] | None
     """Shares of requests for other services, in rules without `backendRefs`; none by default. Not
-    every gateway supports several pools in one rule (docs/routing.md)."""
+    every gateway supports multiple pools in one rule (docs/routing.md)."""
 
     routed_by: str | None
     """Name of the service whose route leads to this service's pool; no route is created here."""
@@ -593,7 +593,7 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     """The engine of generated containers; vLLM by default."""
 
     edition: Edition | Literal["2026.11"] | None
-    """Pins the library's defaults, so that they stay when the library is upgraded: releases and
+    """Pins the library's defaults, so that upgrades of the library keep them: releases and
     arguments of generated engines, images of the endpoint picker and the sidecar. Default: the
     newest edition, `2026.11`."""
 
@@ -711,7 +711,7 @@ class KvEventsArgsDict(TypedDict, total=False):
     With `{}` each pod publishes events on its own address, where pickers subscribe to them."""
 
     endpoint: str
-    """ZMQ endpoint. The engine listens if the host is `*` or `[::]`, else it connects."""
+    """ZMQ endpoint. The engine listens if the host is `*` or `[::]`; otherwise it connects."""
 
     topic: str | None
     """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers
@@ -748,7 +748,7 @@ class KvTransferArgsDict(TypedDict, total=False):
 
     engine_port: int | None
     """Decoders only: port of the engine behind the sidecar. Default: the engine's port if it
-    differs from the pool's, else 8001."""
+    differs from the pool's, otherwise 8001."""
 
     sidecar: SidecarArgs | SidecarArgsDict
     """Decoders only: the sidecar."""
@@ -842,7 +842,7 @@ class ModelTargetArgsDict(TypedDict, total=False):
     """Name under which the engines serve it (`--served-model-name`, `--lora-modules`)."""
 
     weight: int | None
-    """Weight relative to the sum of all weights; with 0 the target gets no requests. Optional if
+    """Weight relative to the sum of all weights; a target with 0 receives no requests. Optional if
     there is one target."""
 
 
@@ -1125,11 +1125,11 @@ class RoleArgsDict(TypedDict, total=False):
 
     container: str | None
     """Name of the container that serves the model. Default: the container named vllm, sglang,
-    engine or main, else the first one."""
+    engine or main, or the first one if no container has such a name."""
 
     port: int | None
-    """Port on which the role serves. Default: the engine's `--port`, else the container port named
-    http, else the first container port, else 8000. A port on which the engine does not listen is
+    """Port on which the role serves. Default: the first of: the engine's `--port`; the container
+    port named http; the first container port; 8000. A port on which the engine does not listen is
     rejected, unless another container of the pod listens on it."""
 
     multinode: MultinodeArgs | MultinodeArgsDict | None
@@ -1152,8 +1152,8 @@ class RoleArgsDict(TypedDict, total=False):
     image from it; the value `cpu` selects the engine's CPU build. It does not affect scheduling."""
 
     gpus: int | None
-    """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
-    `parallelism` or the template's arguments require, else the number that the model catalogue or
+    """GPUs per pod of generated containers. Default: the first of: the template's GPUs; the number
+    that `parallelism` or the template's arguments require; the number that the model catalogue or
     the package fusioninfer-capacity gives for `accelerator`."""
 
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
@@ -1269,7 +1269,7 @@ class RoleArgsDict(TypedDict, total=False):
 
 
 class RolePlacementArgsDict(TypedDict, total=False):
-    """Restricts the node pools of a role. The constraints of its pod templates apply, too."""
+    """Restricts the node pools of a role. The constraints of its pod templates also apply."""
 
     pools: Sequence[str] | None
     """Names of the allowed pools; all by default. Taints of pools named here are tolerated."""
@@ -1405,8 +1405,8 @@ class ServiceLevelArgsDict(TypedDict, total=False):
     highest priority first."""
 
     max_queued: int | None
-    """Maximum number of requests of this level that wait in the endpoint picker; further
-    requests get status 429. Default: 5000."""
+    """Maximum number of requests of this level that wait in the endpoint picker; additional
+    requests receive status 429. Default: 5000."""
 
 
 class ServiceLevelsArgsDict(TypedDict, total=False):
@@ -1690,8 +1690,8 @@ class ModelServiceDict(TypedDict, total=False):
     default the number of replicas is fixed."""
 
     gpus: int | None
-    """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
-    `parallelism` or the template's arguments require, else the number that the model catalogue or
+    """GPUs per pod of generated containers. Default: the first of: the template's GPUs; the number
+    that `parallelism` or the template's arguments require; the number that the model catalogue or
     the package fusioninfer-capacity gives for `accelerator`."""
 
     kv_cache_offloading: KvCacheOffloadingArgs | KvCacheOffloadingArgsDict | None
@@ -1712,8 +1712,8 @@ class ModelServiceDict(TypedDict, total=False):
     replica unless `multinode.nodeCount` does. By default the engine's own arguments apply."""
 
     port: int | None
-    """Port on which the role serves. Default: the engine's `--port`, else the container port named
-    http, else the first container port, else 8000. A port on which the engine does not listen is
+    """Port on which the role serves. Default: the first of: the engine's `--port`; the container
+    port named http; the first container port; 8000. A port on which the engine does not listen is
     rejected, unless another container of the pod listens on it."""
 
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
@@ -1750,7 +1750,7 @@ class ModelServiceDict(TypedDict, total=False):
     group's index, even for one group. 0 scales the service to zero. Default: no groups."""
 
     edition: Edition | Literal["2026.11"] | None
-    """Pins the library's defaults, so that they stay when the library is upgraded: releases and
+    """Pins the library's defaults, so that upgrades of the library keep them: releases and
     arguments of generated engines, images of the endpoint picker and the sidecar. Default: the
     newest edition, `2026.11`."""
 

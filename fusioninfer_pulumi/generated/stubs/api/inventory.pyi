@@ -110,7 +110,7 @@ class DeviceRequirementArgs(SpecModel):
     "Minimum memory of an accelerator, such as `80Gi`; any by default."
 
 class RolePlacementArgs(SpecModel):
-    """Restricts the node pools of a role. The constraints of its pod templates apply, too."""
+    """Restricts the node pools of a role. The constraints of its pod templates also apply."""
 
     def __init__(self, **fields: Unpack[dicts.RolePlacementArgsDict]) -> None: ...
     pools: list[Text] | None

@@ -101,7 +101,7 @@ class KvTransferArgs(SpecModel):
     shared_memory: str | None
     "Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."
     engine_port: Port | None
-    "Decoders only: port of the engine behind the sidecar. Default: the engine's port if it\n    differs from the pool's, else 8001."
+    "Decoders only: port of the engine behind the sidecar. Default: the engine's port if it\n    differs from the pool's, otherwise 8001."
     sidecar: SidecarArgs
     "Decoders only: the sidecar."
 
@@ -113,7 +113,7 @@ class KvEventsArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.KvEventsArgsDict]) -> None: ...
     endpoint: _Endpoint
-    "ZMQ endpoint. The engine listens if the host is `*` or `[::]`, else it connects."
+    "ZMQ endpoint. The engine listens if the host is `*` or `[::]`; otherwise it connects."
     topic: Text | None
     "Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers\n    subscribe to."
 

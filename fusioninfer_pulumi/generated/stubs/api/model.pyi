@@ -192,8 +192,9 @@ class ModelSource(NamedTuple):
     Attributes:
         scheme: `hf`, `pvc`, `s3` or `oci`.
         target: The repository, claim, bucket with key, or image.
-        path: Path in the claim, without slashes at its ends; empty for other schemes.
-        revision: Revision of the repository, or None for its main branch and for other schemes.
+        path: Path in the claim, without slashes at its ends; empty if the scheme is not `pvc`.
+        revision: Revision of the repository, or None for its main branch. None if the scheme is
+            not `hf`.
     """
 
     scheme: str

@@ -47,7 +47,7 @@ class HttpRouteArgs(SpecModel):
     use_default_gateways: str | None
     "`All` attaches the route to all default Gateways (Gateway API 1.4, experimental)."
     split: list[SplitArgs] | None
-    "Shares of requests for other services, in rules without `backendRefs`; none by default. Not\n    every gateway supports several pools in one rule (docs/routing.md)."
+    "Shares of requests for other services, in rules without `backendRefs`; none by default. Not\n    every gateway supports multiple pools in one rule (docs/routing.md)."
     routed_by: Name | None
     "Name of the service whose route leads to this service's pool; no route is created here."
     refs: list[HttpRouteRefArgs] | None
@@ -105,7 +105,7 @@ class ModelTargetArgs(SpecModel):
     model: Text
     "Name under which the engines serve it (`--served-model-name`, `--lora-modules`)."
     weight: int | None
-    "Weight relative to the sum of all weights; with 0 the target gets no requests. Optional if\n    there is one target."
+    "Weight relative to the sum of all weights; a target with 0 receives no requests. Optional if\n    there is one target."
 
 class ModelRewriteArgs(SpecModel):
     """Maps model names in requests to models or adapters."""

@@ -58,7 +58,7 @@ class ServiceLevelArgs(SpecModel):
     priority: int
     "Priority; requests without a level have 0. The endpoint picker sends waiting requests of the\n    highest priority first."
     max_queued: PositiveCount | None
-    "Maximum number of requests of this level that wait in the endpoint picker; further\n    requests get status 429. Default: 5000."
+    "Maximum number of requests of this level that wait in the endpoint picker; additional\n    requests receive status 429. Default: 5000."
 
 class ServiceLevelsArgs(SpecModel):
     """Priorities of requests. Tenants with the same priority are served round-robin.
@@ -110,7 +110,7 @@ class EndpointPickerArgs(SpecModel):
     metrics: OnOff[MetricsMode]
     "Who may read the picker's metrics; no one by default."
     flow_control: bool | None
-    "Whether to queue requests while there is no pod, or while the KV caches of all pods are\n    full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests\n    get status 503 while there is no pod. By default enabled if `autoscaling.target` or\n    `serviceLevels` requires it."
+    "Whether to queue requests while there is no pod, or while the KV caches of all pods are\n    full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests\n    receive status 503 while there is no pod. By default enabled if `autoscaling.target` or\n    `serviceLevels` requires it."
     service_levels: ServiceLevelsArgs | None
     "Priorities of requests, and fairness between tenants; enables `flowControl`\n    (docs/how-to/service-levels.md)."
     session: SessionArgs
