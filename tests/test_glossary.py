@@ -26,10 +26,11 @@ GENERATED = {"rules.md", "fields.md", "command-line.md", "model-catalogue.md"}
 #: Word, what to use instead, and the places that do not have it.
 WORDS = (
     ("accelerators that are missing", "missing GPUs", "docs fields rules messages"),
-    ("anew|made new", "again, or replace", "docs fields rules messages names"),
-    ("beside", "next to, with", "docs"),
+    ("anew|made new", "again, or replace", "docs fields rules messages names tests"),
+    ("beside", "next to, with", "docs tests"),
     ("comes? back|goes away", "returns, is deleted", "docs fields rules messages"),
-    ("foreign", "source manifest", "docs fields rules messages"),
+    ("dice|enclosures?|slips?|worlds?", "rng, sandbox, typo, cluster", "tests"),
+    ("foreign", "source manifest", "docs fields rules messages tests"),
     ("gives? up", "fails", "docs fields rules"),
     ("goes on|go on", "continue", "docs fields rules messages"),
     ("holds? together", "gang-scheduled", "docs fields rules messages"),
@@ -38,26 +39,26 @@ WORDS = (
     ("inside of", "in", "docs fields rules messages"),
     ("judge[sd]?", "check", "docs fields rules messages"),
     ("looks? at", "read", "docs fields rules messages"),
-    ("mend(s|ed)?", "fix", "docs fields rules messages names"),
+    ("mend(s|ed)?", "fix", "docs fields rules messages names tests"),
     ("misspelt", "unknown", "docs fields rules messages"),
     ("of one's own|one's own", "your own", "docs fields rules messages"),
     ("one set|the sets?", "LeaderWorkerSet", "docs fields rules"),
-    ("parked", "scaled to zero", "docs fields rules messages"),
-    ("patience", "timeout, deadline", "docs fields rules messages"),
-    ("proved", "verified", "docs fields rules messages names"),
-    ("reckon(ed|s)?", "estimate", "docs fields rules messages names"),
+    ("parked", "scaled to zero", "docs fields rules messages tests"),
+    ("patience", "timeout, deadline", "docs fields rules messages tests"),
+    ("proved", "verified", "docs fields rules messages names tests"),
+    ("reckon(ed|s)?", "estimate", "docs fields rules messages names tests"),
     ("refus(e|es|ed|al)", "reject", "docs rules"),
     ("says? what", "report", "docs fields rules messages"),
-    ("shall", "must, will", "docs fields rules messages names"),
-    ("slips? of the pen", "typo", "docs fields rules messages"),
-    ("so many", "the number of", "docs fields rules messages"),
+    ("shall", "must, will", "docs fields rules messages names tests"),
+    ("slips? of the pen", "typo", "docs fields rules messages tests"),
+    ("so many", "the number of", "docs fields rules messages tests"),
     ("stands? still", "stalls", "docs fields rules"),
     ("stated", "set, explicit", "docs fields rules messages"),
     ("take turns|whose turn", "one at a time", "docs fields rules messages"),
     ("to be had", "available", "docs fields rules messages"),
-    ("told", "reported", "docs fields rules messages names"),
-    ("whoever", "clients, users", "docs fields rules messages"),
-    ("without room", "unschedulable", "docs fields rules messages"),
+    ("told", "reported", "docs fields rules messages names tests"),
+    ("whoever", "clients, users", "docs fields rules messages tests"),
+    ("without room", "unschedulable", "docs fields rules messages tests"),
     ("what is written|the written", "manifest, spec", "docs fields rules messages"),
 )
 
@@ -117,7 +118,15 @@ def names() -> Iterator[tuple[str, str]]:
         yield f"{place} {name}", name.replace("_", " ")
 
 
-PLACES = {"docs": docs, "fields": fields, "rules": rules, "messages": messages, "names": names}
+def names_in_tests() -> Iterator[tuple[str, str]]:
+    definition = re.compile(r"^(?: *def | *class |)(\w+)(?: = |[(:])", re.MULTILINE)
+    for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "e2e").rglob("*.py")]:
+        for name in definition.findall(path.read_text("utf-8")):
+            yield f"{path.relative_to(ROOT)} {name}", name.replace("_", " ")
+
+
+PLACES = {"docs": docs, "fields": fields, "rules": rules, "messages": messages, "names": names,
+          "tests": names_in_tests}  # fmt: skip
 
 
 @each_row(("word", "instead", "places"), WORDS)
