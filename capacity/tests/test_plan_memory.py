@@ -61,9 +61,9 @@ def test_plan_has_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 0
     lines = [line.split() for line in out.splitlines()]
     heads = "ROLE GPU USABLE GiB WEIGHTS GiB OVERHEAD GiB KV CACHE GiB CACHED TOKENS"
-    assert [*heads.split(), "REQUESTS", "x", "TOKENS"] in lines
+    assert [*heads.split(), "CONCURRENT", "REQUESTS"] in lines
     row = next(line for line in lines if line[:2] == ["chat", "H100"])
-    assert row[2:] == ["71.3", "61.0", "5.9", "4.4", "17830", "1.1", "x", "16000"]
+    assert row[2:] == ["71.3", "61.0", "5.9", "4.4", "17830", "1.1", "of", "16,000", "tokens"]
 
 
 def test_plan_as_json_has_bytes(capsys: pytest.CaptureFixture[str]) -> None:

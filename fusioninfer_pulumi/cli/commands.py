@@ -52,9 +52,9 @@ def plan(options: argparse.Namespace) -> int:
         from fusioninfer_pulumi.cli.cluster_findings import add_cluster_findings
 
         add_cluster_findings(sources, options.context, dry_run=False)
-    # At a terminal the plan already shows the warnings.
-    quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
-    status = 2 if _report_findings(options, sources, quiet=quiet) else 0
+    # The text output already shows the findings of each service.
+    stops = _report_findings(options, sources, omits_services=options.output == "text")
+    status = 2 if stops else 0
     if status and (has_errors or placement is None):
         return status
     updates: list[ServiceTimeline] | None = None
@@ -327,13 +327,14 @@ def _report_findings(
     sources: Sequence[Source],
     *,
     blocking_sources: Sequence[Source] | None = None,
-    quiet: bool = False,
+    omits_services: bool = False,
     output: str = "text",
 ) -> bool:
     """Print findings, except of ignored rules, and return whether they stop the command.
 
     Only findings of `blocking_sources` can stop the command; by default these are all sources. If
-    `quiet` is set, nothing is printed unless the command stops. `output` is a format of `report`.
+    `omits_services` is set and the command does not stop, findings of planned services are not
+    printed. `output` is a format of `report`.
     """
     blocking_sources = sources if blocking_sources is None else blocking_sources
     if options.stack is not None and not any(source.is_project for source in sources):
@@ -347,13 +348,19 @@ def _report_findings(
     stops = any(
         finding.severity in fatal for source in blocking_sources for _, finding in source.findings
     )
-    if stops or not quiet:
-        visible = [
-            (origin, finding)
-            for source in sources
-            for origin, finding in source.findings
-            if options.verbose or finding.severity is not Severity.INFO
-        ]
-        texts = {file: text for source in sources for file, text in source.texts.items()}
-        report(visible, texts, output)
+    omitted = [
+        item
+        for source in (sources if omits_services and not stops else ())
+        for document in source.planned_documents
+        for item in document.findings
+    ]
+    visible = [
+        (origin, finding)
+        for source in sources
+        for origin, finding in source.findings
+        if options.verbose or finding.severity is not Severity.INFO
+        if (origin, finding) not in omitted
+    ]
+    texts = {file: text for source in sources for file, text in source.texts.items()}
+    report(visible, texts, output)
     return stops

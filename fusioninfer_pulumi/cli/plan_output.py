@@ -92,9 +92,9 @@ def describe_request_path(plan: ServicePlan) -> list[str]:
             prefix = _format_prefix(parent.namespace, namespace)
             gateways.append(f"{prefix}{parent.name}{section}")
         hops = [
-            ", ".join(hosts) or "any host",
-            f"Gateway {', '.join(gateways)}" if gateways else "no Gateway",
-            f"HTTPRoute {routing.route.name}",
+            *([", ".join(hosts) or "any host"] if gateways else ()),
+            *([f"Gateway {', '.join(gateways)}"] if gateways else ()),
+            f"HTTPRoute {routing.route.name}{'' if gateways else ' (attached to no Gateway)'}",
         ]
     elif route_args is not None and route_args.routed_by is not None:
         hops = [f"the route of service {route_args.routed_by}"]

@@ -63,11 +63,12 @@ def _print_update(screen: Console, update: ServiceTimeline, old: str) -> None:
         screen.print(f"update from {old}: cannot be simulated: {update.obstacle}", soft_wrap=True)
         return
     if not timeline.batches:
-        screen.print(f"update from {old}: no replica restarts or starts", soft_wrap=True)
+        screen.print(f"update from {old}: no replica starts or restarts", soft_wrap=True)
         return
-    duration = format_duration(timeline.after.seconds)
+    seconds = timeline.after.seconds
+    duration = f"at most {format_duration(seconds)}" if seconds else "no waiting"
     screen.print(
-        f"update from {old}: at most {duration} for the LeaderWorkerSets, "
+        f"update from {old}: {duration} for the LeaderWorkerSets, "
         f"at most {timeline.peak} GPUs in use",
         soft_wrap=True,
     )
@@ -273,6 +274,5 @@ def _describe_requests(plan: ServicePlan, routing: Routing) -> str:
         ports = f"port {routing.backend['port']}"
     # Only the leader of a replica serves requests.
     counts = [f"{len(role.replicas)} {role.name}" for role in routing.backend_roles]
-    is_one_pod = [len(role.replicas) for role in routing.backend_roles] == [1]
-    noun = "pod" if is_one_pod else "pods"
+    noun = "pod" if [len(role.replicas) for role in routing.backend_roles] == [1] else "pods"
     return " -> ".join([*hops, f"{' + '.join(counts)} {noun}, {ports}"])

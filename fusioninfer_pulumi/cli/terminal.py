@@ -48,11 +48,13 @@ SEVERITY_STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def print_rule_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
-    """Print one line for each rule: id, severity, title."""
+    """Print one line for each rule: id, severities, title."""
     rows = Table.grid(padding=(0, 2, 0, 0))
     for rule in rules:
-        severity = rule.severities[0].value
-        rows.add_row(rule.id, Text(severity, SEVERITY_STYLES[severity]), rule.title)
+        severities = " or ".join(severity.value for severity in rule.severities)
+        rows.add_row(
+            rule.id, Text(severities, SEVERITY_STYLES[rule.severities[0].value]), rule.title
+        )
     with open_console(file) as screen:
         screen.print(rows)
 

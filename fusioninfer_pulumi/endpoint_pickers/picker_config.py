@@ -86,7 +86,7 @@ class EppSettings:
 
 
 class Scorer(NamedTuple):
-    """A scorer that users may weight: its plugin, and the pods that it prefers."""
+    """A scorer that users may weight: its plugin, and what raises a pod's score."""
 
     plugin: str
     summary: str
@@ -95,14 +95,14 @@ class Scorer(NamedTuple):
 #: Scorers by name, in the order of the generated configuration. The names are those of KServe's
 #: scoring table; the plugin types are upstream's.
 SCORERS = {
-    "prefix-cache": Scorer("prefix-cache-scorer", "longest shared prefix"),
-    "kv-cache": Scorer("kv-cache-utilization-scorer", "most free KV cache"),
-    "queue": Scorer("queue-scorer", "fewest waiting requests"),
+    "prefix-cache": Scorer("prefix-cache-scorer", "prefix match"),
+    "kv-cache": Scorer("kv-cache-utilization-scorer", "free KV cache"),
+    "queue": Scorer("queue-scorer", "short queue"),
     # A pod's score is 0.5 with an empty queue, and 0 with 128 or more waiting requests.
-    "load": Scorer("load-aware-scorer", "least load"),
-    "running": Scorer("running-requests-size-scorer", "fewest running requests"),
-    "lora": Scorer("lora-affinity-scorer", "LoRA adapter loaded"),
-    "session": Scorer("session-affinity-scorer", "pod of the session"),
+    "load": Scorer("load-aware-scorer", "low load"),
+    "running": Scorer("running-requests-size-scorer", "few running requests"),
+    "lora": Scorer("lora-affinity-scorer", "loaded LoRA adapter"),
+    "session": Scorer("session-affinity-scorer", "same session"),
 }
 
 #: Scorers that measure load. Without one of them a picker sends all requests that share a prefix or
@@ -320,18 +320,17 @@ def describe_strategy(settings: EppSettings) -> str:
     score = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
     if settings.strategy is not Strategy.PD_DISAGGREGATION:
         return f"each request goes to the pod with the highest score: {score}"
-    prompts = "prompts"
+    condition = ""
     if settings.threshold:
-        prompts = f"prompts with at least {settings.threshold} uncached characters"
+        condition = f" if at least {settings.threshold} of its characters are uncached"
     pairing = ""
     if settings.affinity is not None:
         is_group = settings.affinity.label == labels.GROUP_INDEX
-        pairing = " of the same group" if is_group else " of the same pair revision"
-        if not settings.affinity.is_strict:
-            pairing += " if possible"
+        pairing = "of the same group" if is_group else "of the same pair revision"
+        pairing = f" ({pairing})" if settings.affinity.is_strict else f" ({pairing}, if possible)"
     return (
-        f"prefill pods compute {prompts}, decode pods{pairing} generate; "
-        f"both are chosen by the highest score: {score}"
+        f"a prefill pod computes the prompt{condition}, a decode pod{pairing} generates; "
+        f"the highest score wins: {score}"
     )
 
 

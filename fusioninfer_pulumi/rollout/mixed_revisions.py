@@ -175,7 +175,7 @@ def describe_mixed_revisions(update: UpdateComparison) -> list[str]:
     members_by_text: dict[tuple[str, str], list[str]] = {}
     for pair in pairs:
         text = "; ".join(filter(None, (pair.effect, pair.remedy)))
-        evidence = f" [{pair.source}]" if pair.source else ""
+        evidence = f" ({pair.source})" if pair.source else ""
         members = members_by_text.setdefault((pair.state.value, f"{text}{evidence}"), [])
         if pair.members not in members:
             members.append(pair.members)
@@ -319,8 +319,8 @@ def _describe_missing_names(names: Sequence[str], members: str, source: str) -> 
         Compatibility.BROKEN,
         members,
         f"requests for {', '.join(names)} fail with HTTP 404 on these pods",
-        "serve the old and the new name until the update is over and no client requests "
-        "the old one",
+        "keep the old name (--served-model-name, --lora-modules or modelRewrites) until the update "
+        "is over and no client requests it",
         source,
     )
 

@@ -98,8 +98,8 @@ def test_invalid_manifests_are_skipped(containers: Any) -> None:
 
 
 SOURCE = (
-    "[vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; measured with "
-    "0.12.0, 0.17.0, 0.28.0, 0.31.0 and 0.32.0]"
+    "(vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; "
+    "measured with 0.12.0, 0.17.0, 0.28.0, 0.31.0 and 0.32.0)"
 )
 COMPUTES = "decode computes these prompts itself"
 ADD = (

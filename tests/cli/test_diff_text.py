@@ -116,7 +116,7 @@ def test_long_comment_counts_omitted_lines() -> None:
     new = [config(f"c{n}", k="y" * 200 + str(n), l="b") for n in range(300)]
     shown = to_markdown(compare(old, new))
     assert 64_000 < len(shown) <= 65_000
-    assert shown.startswith("**objects: 300 changed**\n\n- objects: 300 changed\n")
+    assert shown.startswith("**objects: 300 changed**\n\n")
     # Of each object: a gap, its title, and three lines for each of its two fields.
     kept = shown[shown.index("```diff") :].partition("\n… ")[0].count("\n")
     omitted = f"\n… {300 * 8 - 1 - kept} more lines; use --output json to list all\n"

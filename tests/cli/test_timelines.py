@@ -171,6 +171,6 @@ def test_optional_replicas_are_listed() -> None:
         service(serving("v0.12.0", replicas=4, **more), **gang),
     )
     assert list(update.notes) == [
-        ("The update does not wait for a-3..a-1; the table does not count them as ready.")
+        ("The update does not wait for a-3..a-1. The table never counts them as available.")
     ]
     assert [row[0] for row in columns(update)] == ["", "a-0", "a-3..a-1", ""]

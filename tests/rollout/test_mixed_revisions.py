@@ -38,8 +38,8 @@ DEGRADED = (
     "prefill with old decode pods (release 0.32.0 -> 0.31.0): decode computes these prompts itself"
 )
 SOURCE = (
-    " [vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; measured with "
-    "0.12.0, 0.17.0, 0.28.0, 0.31.0 and 0.32.0]"
+    " (vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; "
+    "measured with 0.12.0, 0.17.0, 0.28.0, 0.31.0 and 0.32.0)"
 )
 
 
@@ -112,8 +112,8 @@ def test_restart_of_only_decode_replica_is_an_outage(
     outage = (
         "mixed revisions, broken: clients and decode pods: requests fail with HTTP 429 or 503 "
         "while the only decode replica restarts; two decode replicas avoid this; layout: PerRole "
-        "with rollout.maxSurge: 1 and rollout.maxUnavailable: 0 avoids almost all of it [measured "
-        "with vLLM 0.31.0 and 0.32.0, docs/failures.md]"
+        "with rollout.maxSurge: 1 and rollout.maxUnavailable: 0 avoids almost all of it (measured "
+        "with vLLM 0.31.0 and 0.32.0, docs/failures.md)"
     )
     assert (outage in lines) is is_reported
 
@@ -217,10 +217,13 @@ def worker(
     return plan, list(render(plan))
 
 
-API = "[vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage]"
+API = "(vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage)"
 NAMES = "--served-model-name"
 LORA = ("--enable-lora", "--lora-modules")
-KEEP = "serve the old and the new name until the update is over and no client requests the old one"
+KEEP = (
+    "keep the old name (--served-model-name, --lora-modules or modelRewrites) until the update is "
+    "over and no client requests it"
+)
 FORM = "make clients accept both formats before this update"
 QUERY = "query the names of both releases, joined by `or`"
 TPOT = "sum(rate(vllm:time_per_output_token_seconds_sum[1m]))"
@@ -286,7 +289,7 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
         (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="0.12.0"),
          [("degraded: ScaledObject svc-worker with new worker pods: it reads "
           "vllm:time_per_output_token_seconds_sum, which these pods do not export, and does not "
-          f"see their load; {QUERY} [sources of each release, tools/engine_metrics.py]")]),
+          f"see their load; {QUERY} (sources of each release, tools/engine_metrics.py)")]),
         (of(query=TPOT, release="0.11.2"),
          of(query=f"{TPOT} or {ITL}", release="0.12.0"), []),
         (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="v.example/e:1"),

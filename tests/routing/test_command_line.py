@@ -14,7 +14,7 @@ from samples import Manifest
 from fusioninfer_pulumi.cli.main import main
 
 UNKNOWN = "unknown: no route has a known host name or Gateway"
-BALANCED = "3 x longest shared prefix + 2 x most free KV cache + 2 x fewest waiting requests"
+BALANCED = "3 x prefix match + 2 x free KV cache + 2 x short queue"
 
 ROUTE = {
     "parentRefs": [{"name": "shared", "namespace": "infra", "sectionName": "https"}],
@@ -29,7 +29,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "svc-httproute -> InferencePool svc-pool -> endpoint picker svc-epp (gaie-1.2) -> "
                 "1 inference pod, port 8000"
             ),
-            "each request goes to the pod with the highest score: 100 x fewest waiting requests",
+            "each request goes to the pod with the highest score: 100 x short queue",
             "http://a.example.com",
         ),
     ),
@@ -88,8 +88,8 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "-> endpoint picker svc-epp (llm-d-0.10) -> 1 prefill + 1 decode pods, port 8000"
             ),
             (
-                "prefill pods compute prompts, decode pods of the same pair revision if possible "
-                f"generate; both are chosen by the highest score: {BALANCED}"
+                "a prefill pod computes the prompt, a decode pod (of the same pair revision, if "
+                f"possible) generates; the highest score wins: {BALANCED}"
             ),
             "http://a.example.com",
         ),

@@ -122,12 +122,10 @@ def test_summary_describes_the_strategy() -> None:
         return router.epp.summary
 
     alone = words(routed(scorers={"prefix-cache": 100}))
-    assert (
-        alone == "each request goes to the pod with the highest score: 100 x longest shared prefix"
-    )
+    assert alone == "each request goes to the pod with the highest score: 100 x prefix match"
     assert words(routed()) == (
-        "each request goes to the pod with the highest score: 3 x longest shared prefix + "
-        "2 x most free KV cache + 2 x fewest waiting requests"
+        "each request goes to the pod with the highest score: 3 x prefix match + "
+        "2 x free KV cache + 2 x short queue"
     )
     assert "decode pod" in words(pair(httproute=ROUTE))
     custom = routed(

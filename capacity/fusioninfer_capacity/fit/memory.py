@@ -64,13 +64,13 @@ class Fit:
     #: Titles of the cells of `row`, in the output of `plan` and `diff`.
     columns: ClassVar[tuple[str, ...]] = (
         "GPU", "USABLE GiB", "WEIGHTS GiB", "OVERHEAD GiB", "KV CACHE GiB", "CACHED TOKENS",
-        "REQUESTS x TOKENS",
+        "CONCURRENT REQUESTS",
     )  # fmt: skip
 
     def row(self) -> tuple[str, ...]:
         """Return the cells of `columns`: sizes per accelerator, tokens and requests per replica."""
         unknown = "not checked"
-        requests = f"{self.requests:.1f} x {self.length}" if self.requests is not None else unknown
+        requests = unknown if self.requests is None else self._describe_requests()
         return (
             self.accelerator.name,
             *(f"{size / GIB:.1f}" for size in (self.usable, self.weights, self.overhead)),
@@ -100,11 +100,16 @@ class Fit:
             return None
         if self.tokens == new.tokens and self.length == new.length:
             return None
-        return (
-            f"KV cache per replica {self.tokens} -> {new.tokens} tokens, "
-            f"{self.requests or 0:.1f} x {self.length} -> "
-            f"{new.requests or 0:.1f} x {new.length} requests (estimated)"
+        before = (
+            f"{self.requests or 0:.1f}" if self.length == new.length else self._describe_requests()
         )
+        return (
+            f"KV cache per replica {self.tokens} -> {new.tokens} tokens, concurrent requests "
+            f"{before} -> {new._describe_requests()} (estimated)"
+        )
+
+    def _describe_requests(self) -> str:
+        return f"{self.requests or 0:.1f} of {self.length:,} tokens"
 
 
 def fit(

@@ -51,7 +51,7 @@ def build_total_rows(difference: Difference) -> list[list[str]]:
 
 
 def summarize(difference: Difference) -> str:
-    """Return such as `objects: 2 changed; replicas: 2 of 3 restart, 1 start`."""
+    """Return one line such as `objects: 2 changed; replicas: 2 of 3 restart, 1 start`."""
     if not difference:
         return "no difference"
     lws = [effect for effect in difference.effects if effect.kind == "LeaderWorkerSet"]
@@ -151,10 +151,7 @@ def _merge_fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
 
 def _replace_ordinals(change: ObjectChange) -> str:
     """Return the fields as JSON, with `*` instead of the ordinal in names such as `decode-0`."""
-    text = json.dumps(
-        [[field.path, field.kind, field.old, field.new] for field in change.fields],
-        ensure_ascii=False,
-    )
+    text = json.dumps(change.fields, ensure_ascii=False)
     prefix, _, ordinal = change.name.rpartition("-")
     # Fields may contain a part of the object's name, such as `decode-0` of `qwen-decode-0`.
     while prefix and ordinal.isdecimal() and text != "[]":
@@ -199,7 +196,10 @@ _CONTEXT_CHARACTERS = 24
 
 
 def format_one_line(change: FieldChange, limit: int) -> str | None:
-    """Return such as `1 -> 2`, each value cut to `limit`; None if a value has several lines."""
+    """Return a change such as `1 -> 2`, or None if a value has several lines.
+
+    Each value is cut to `limit` characters.
+    """
     if any(isinstance(value, str) and "\n" in value for value in (change.old, change.new)):
         return None
     if change.kind == "changed":

@@ -65,12 +65,12 @@ def describe_changes(
         service_roles = roles.get(service, ())
         sentences += _describe_service(service_edits, service_roles)
         if not sentences:
-            sentence = count_objects(edit.change for edit in service_edits)
-            has_restarts = any(effect.restart_reason for effect in service_roles)
+            # The summary above the notes also counts the objects.
+            if len(by_service) > 1:
+                sentences = [count_objects(edit.change for edit in service_edits)]
             # Whether objects of no service restart pods is unknown.
-            if service != _NO_SERVICE and not has_restarts:
-                sentence += "; nothing restarts"
-            sentences = [sentence]
+            if service != _NO_SERVICE and not any(role.restart_reason for role in service_roles):
+                sentences = ["; ".join([*sentences, "nothing restarts"])]
         prefix = f"{name}: " if len(by_service) > 1 else ""
         yield from (prefix + note for note in sentences)
     if unfrozen_lws:
@@ -101,8 +101,10 @@ def _describe_service(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Ite
     has_restarts = any(edit.restarts for edit in edits) or any(e.restart_reason for e in roles)
     suffix = "" if has_restarts else ", nothing restarts"
     for effect in roles:
-        if effect.role_change and effect.role_change != "replicas renamed":
-            yield f"role {effect.role}: {effect.role_change}{suffix}"
+        if effect.role_change not in ("", "replicas renamed", "layout changed"):
+            yield f"role {effect.role}: {effect.role_change}" + (
+                f", stops {join_names(effect.removed)}" if effect.removed else suffix
+            )
     removed = {edit.key.name for edit in edits if not edit.new and edit.key.is_lws}
     for edit in edits:
         yield from _warn_about_larger_gang(edit)
@@ -152,8 +154,8 @@ def _warn_about_live_effects(edit: Edit, removed: Container[str]) -> Iterator[st
     old_ports, new_ports = (_format_target_ports(side) for side in (edit.old, edit.new))
     if kind in (POOL_KIND, "Service") and old_ports and new_ports and old_ports != new_ports:
         yield (
-            f"{kind} {name}: target port {old_ports} -> {new_ports} changes at once, but pods "
-            "restart one after the other: requests to pods with the other port fail"
+            f"{kind} {name}: target port {old_ports} -> {new_ports} changes immediately, but "
+            "pods restart one at a time: requests to pods with the other port fail"
         )
 
 
@@ -187,8 +189,9 @@ def describe_traffic_shares(
             for target in dict.fromkeys([*before, *after])
             if before.get(target, 0) != after.get(target, 0)
         )
-        # `pulumi up` raises shares of `httproute.split` when the pools are ready, but shares of
-        # backends that users wrote at once. The first pool of a split is the service's.
+        # `pulumi up` raises shares of `httproute.split` when the pools are ready, but changes
+        # shares of backends that users wrote immediately. The first pool of a split is the
+        # service's.
         is_split = kind != REWRITE_KIND and next(iter(after), None) == own_pool
         old_shares = before or {own_pool: 100}
         growing = [target for target, share in after.items() if share > old_shares.get(target, 0)]

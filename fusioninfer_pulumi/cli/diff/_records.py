@@ -28,12 +28,15 @@ class FieldChange(NamedTuple):
         kind: Whether the field changed, was added or removed; a changed value may be null.
         old: Old value; None if the field was added, or for null.
         new: New value; None if the field was removed, or for null.
+        suffix: Text after the path in text and markdown, such as ` (--port)` for an item that is
+            the value of this flag.
     """
 
     path: str
     kind: FieldKind
     old: Any
     new: Any
+    suffix: str = ""
 
 
 class ObjectChange(NamedTuple):

@@ -269,7 +269,15 @@ def _compare_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldC
         common = min(end - start, end_new - start_new)
         for offset in range(common):
             item_path = _append_index(path, start + offset)
-            yield from _compare_values(item_path, old[start + offset], new[start_new + offset])
+            # Items before the first changed item are the same in both lists.
+            flag = str(old[start - 1]) if start and offset == 0 else ""
+            suffix = f" ({flag})" if flag.startswith("--") else ""
+            yield from (
+                change._replace(suffix=suffix)
+                for change in _compare_values(
+                    item_path, old[start + offset], new[start_new + offset]
+                )
+            )
         for index in range(start + common, end):
             yield FieldChange(_append_index(path, index), "removed", old[index], None)
         for index in range(start_new + common, end_new):

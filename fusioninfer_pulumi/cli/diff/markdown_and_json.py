@@ -25,8 +25,8 @@ MAX_CHARACTERS = 65_000
 _MAX_LINE = 240
 _MAX_TEXT = 1_000
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
-#: Fields of records that JSON omits, because they are parts of `reason`.
-_OMITTED = frozenset({"restart_reason", "role_change"})
+#: Fields of records that JSON omits: parts of `reason`, and `suffix`, which only explains a path.
+_OMITTED = frozenset({"restart_reason", "role_change", "suffix"})
 _SIGNS: dict[Action, str] = {"added": "+", "removed": "-", "changed": "@@", "replaced": "!"}
 
 
@@ -50,7 +50,7 @@ def to_markdown(difference: Difference, *, limit: int = MAX_CHARACTERS) -> str:
         titles, rows = build_replica_table(difference)
         lines += _format_table([name.capitalize() for name in titles], rows)
     if difference.totals:
-        lines += _format_table(["Service", "Pods", "Accelerators"], build_total_rows(difference))
+        lines += _format_table(["Service", "Pods", "GPUs"], build_total_rows(difference))
     overview = "\n".join(_truncate(lines, limit // 2)).rstrip("\n") + "\n"
     if not difference.objects:
         return overview
@@ -87,7 +87,7 @@ def _format_group(group: ChangeGroup) -> Iterator[str]:
         line += ", replaced: deleted and recreated"
     yield line
     for change in group.fields:
-        yield f"  {cut(escape_unprintable(change.path), _MAX_LINE)}:"
+        yield f"  {cut(escape_unprintable(change.path + change.suffix), _MAX_LINE)}:"
         yield from format_lines(change, _MAX_LINE)
 
 

@@ -244,6 +244,8 @@ def _describe_role_effect(
     existed = any(item.old is not None for item in lws)
     exists = any(item.new is not None for item in lws)
     role_change = "replicas renamed" if added else ""
+    if len({derive_layout(get_labels(item.new or item.old)) for item in lws}) > 1:
+        role_change = "layout changed"
     if not (existed and exists):
         role_change = "role added" if exists else "role removed"
     elif replicas.before != replicas.after:
@@ -309,6 +311,7 @@ _PART_NAMES = tuple(
         (r"\.volume(s|Mounts|Devices)\b", "volumes"),
         (rf"{_CONTAINER_LIST}(\[[^\]]*\](\.name)?)?$", "containers"),
         (r"\.metadata\.labels\b", "pod labels"),
+        (re.escape(f"[{labels.CONFIG_CHECKSUM}]") + "$", "endpoint picker configuration"),
         (r"\.metadata\.annotations\b", "pod annotations"),
         (r"\.spec\.(nodeSelector|tolerations|affinity|topologySpreadC\w+)\b", "scheduling"),
         (r"\.spec\.(schedulerName|priorityClassName|schedulingGroup)\b", "scheduling"),

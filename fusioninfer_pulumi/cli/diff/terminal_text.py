@@ -44,7 +44,7 @@ def print_diff(difference: Difference, console: Console) -> None:
 def _list_parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
     yield summarize(difference)
     for name, pods, devices in build_total_rows(difference):
-        yield f"  {name}: pods {pods}, accelerators {devices}"
+        yield f"  {name}: pods {pods}, GPUs {devices}"
     if difference.notes:
         yield ""
         for note in difference.notes:
@@ -93,7 +93,7 @@ def _format_group(group: ChangeGroup, width: int) -> Iterator[Text]:
 
 def _format_field(change: FieldChange, width: int) -> Iterator[Text]:
     """Yield a field in one line if it fits, otherwise with its values on lines below."""
-    path = f"    {escape_unprintable(change.path)}:"
+    path = f"    {escape_unprintable(change.path + change.suffix)}:"
     values = format_one_line(change, _MAX_VALUE)
     if values is not None and len(path) + 1 + len(values) <= width:
         yield Text(f"{path} {values}")

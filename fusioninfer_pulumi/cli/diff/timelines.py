@@ -87,7 +87,7 @@ class ServiceTimeline:
             return
         if self.timeline.not_awaited:
             names = self._join_names(self.timeline.not_awaited)
-            yield f"The update does not wait for {names}; the table does not count them as ready."
+            yield f"The update does not wait for {names}. The table never counts them as available."
         yield from self.mixed
 
     @property
