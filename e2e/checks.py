@@ -144,10 +144,16 @@ def _compare_pod(
 
         names = [container["name"] for container in spec["containers"]]
         yield "containers", names, list(containers)
-        matches = [item for item in spec["containers"] if item["name"] == role.pods.leader.name]
+        matches = [
+            item for item in spec["containers"] if item["name"] == role.pods.leader.container_name
+        ]
         serving: Object = matches[0] if matches else {}
         for key in ("command", "args"):
-            yield key, serving.get(key, []), list(containers[role.pods.leader.name].get(key) or ())
+            yield (
+                key,
+                serving.get(key, []),
+                list(containers[role.pods.leader.container_name].get(key) or ()),
+            )
         if worker:
             # All pods of a replica have the generated preStop hook, but only leaders the user's.
             hooks = ("lifecycle",) if "lifecycle" in planned_pod.initial_container else ()

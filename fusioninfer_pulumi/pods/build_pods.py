@@ -130,7 +130,7 @@ def build_initial_pods(position: int, role: RoleArgs) -> RolePods:
         path=("roles", position, field),
         initial_template=template,
         template=template,
-        name=name,
+        container_name=name,
         is_leader=True,
     )
     worker_template = role.worker_template
@@ -140,7 +140,7 @@ def build_initial_pods(position: int, role: RoleArgs) -> RolePods:
         path=("roles", position, "workerTemplate"),
         initial_template=worker_template,
         template=worker_template,
-        name=str(find_serving_container(worker_template, role.container or name)["name"]),
+        container_name=str(find_serving_container(worker_template, role.container or name)["name"]),
         is_leader=False,
     )
     return RolePods(leader, worker)

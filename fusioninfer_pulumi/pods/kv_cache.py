@@ -304,7 +304,7 @@ def _plan_decoder(
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.locate("kvTransfer")
     pool_port = plan.pool_port
     user_port = find_serving_port(leader.container, command, None)
-    user_sidecar = find_user_sidecar(leader.template, leader.name, pool_port)
+    user_sidecar = find_user_sidecar(leader.template, leader.container_name, pool_port)
     if user_sidecar is not None or not args.sidecar.enabled:
         plan = plan._replace(engine_port=args.engine_port or user_port, user_sidecar=user_sidecar)
         return plan, [], []

@@ -93,9 +93,9 @@ class Pod:
         path: The user's field with the template, such as `roles[0].template`.
         initial_template: The template before the first pass: the user's, with values of presets,
             `podLabels` and `podAnnotations`.
-        template: The template with the changes of the passes that have run. Passes only append to
-            lists, so the user's items keep their indexes.
-        name: Name of the serving container.
+        template: The current template, with the changes of the passes that have run. Passes only
+            append to lists, so the user's items keep their indexes.
+        container_name: Name of the serving container.
         is_leader: Whether this is the leader's template. Before `split_worker_template` the workers
             may share it.
         user_fields: The user's field that made a pass add a list item, keyed by the location of the
@@ -105,30 +105,30 @@ class Pod:
     path: Location
     initial_template: Template
     template: Template
-    name: str
+    container_name: str
     is_leader: bool
     user_fields: Mapping[Location, Location] = field(default_factory=dict)
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The generated pod spec."""
+        """The current pod spec."""
         spec: Mapping[str, Any] = self.template["spec"]
         return spec
 
     @property
     def container(self) -> Mapping[str, Any]:
-        """The generated serving container."""
-        return _find_container(self.template, self.name)[1]
+        """The current serving container."""
+        return _find_container(self.template, self.container_name)[1]
 
     @property
     def initial_container(self) -> Mapping[str, Any]:
         """The serving container before the first pass."""
-        return _find_container(self.initial_template, self.name)[1]
+        return _find_container(self.initial_template, self.container_name)[1]
 
     @property
     def container_path(self) -> Location:
         """Path of the serving container in the initial template."""
-        index, _ = _find_container(self.initial_template, self.name)
+        index, _ = _find_container(self.initial_template, self.container_name)
         return (*self.path, "spec", "containers", index)
 
     @property
@@ -140,7 +140,7 @@ class Pod:
 
     @cached_property
     def command(self) -> EngineCommand:
-        """The generated command line."""
+        """The current command line."""
         return parse_command(self.container)
 
     @cached_property
@@ -181,7 +181,7 @@ class Pod:
     ) -> Iterator[Finding]:
         """Yield an error for each mount path and variable that the serving container already has.
 
-        `mount_source` and `env_source` tell in messages what needs the mount or the variable;
+        `mount_source` and `env_source` say in messages what sets the mounts and the variables;
         `mount_source` ends with the fix.
         """
         for path in mounts:
@@ -203,7 +203,7 @@ class Pod:
         """Return the pod with its serving container changed."""
         return self.with_spec(
             containers=[
-                dict(change(container)) if container["name"] == self.name else container
+                dict(change(container)) if container["name"] == self.container_name else container
                 for container in self.spec["containers"]
             ]
         )
@@ -218,7 +218,7 @@ class Pod:
         return self.with_spec(volumes=[*existing, *volumes]) if volumes else self
 
     def append(self, key: str, items: Sequence[Mapping[str, Any]], user_field: Location) -> Pod:
-        """Return the pod with items appended to a list of its spec; record their user field."""
+        """Return the pod with items that a user field requests appended to a list of its spec."""
         existing = self.spec.get(key) or ()
         indexes = range(len(existing), len(existing) + len(items))
         added: dict[Location, Location] = {("spec", key, index): user_field for index in indexes}

@@ -28,7 +28,7 @@ def test_serving_container_is_the_one_named_or_known_or_first(
 ) -> None:
     fields = {"container": value} if value else {}
     (planned,) = plan_of(service(role(template=named(*names), **fields))).roles
-    assert planned.pods.leader.name == expected
+    assert planned.pods.leader.container_name == expected
 
 
 @each_row(

@@ -55,7 +55,7 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     """Report an engine that listens on loopback, where the kubelet's probes cannot reach it."""
     command, engine, leader = pods.command, pods.command.engine, pods.leader
     has_sidecar = pods.kv is not None and pods.kv.sidecar is not None
-    user_sidecar = find_user_sidecar(leader.initial_template, leader.name, pods.port)
+    user_sidecar = find_user_sidecar(leader.initial_template, leader.container_name, pods.port)
     if engine is None or not command.is_readable or has_sidecar or user_sidecar is not None:
         return
     host = command.value(HOST_FLAG)
@@ -83,7 +83,7 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     ports = pod.container.get("ports") or ()
     numbers_by_name = {p["name"]: p.get("containerPort") for p in ports if p.get("name")}
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
-    other_containers = [container for container in containers if container["name"] != pod.name]
+    other_containers = [other for other in containers if other["name"] != pod.container_name]
     other_ports = {
         entry.get("containerPort")
         for other in other_containers
@@ -144,7 +144,7 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     engine_port = get_engine_port(command)
     if engine is None or engine_port is None or engine_port == port:
         return
-    if find_user_sidecar(leader.initial_template, leader.name, port) is not None:
+    if find_user_sidecar(leader.initial_template, leader.container_name, port) is not None:
         return
     declared_ports = {
         entry.get("containerPort") for entry in leader.initial_container.get("ports") or ()
