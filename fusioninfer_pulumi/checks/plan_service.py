@@ -83,7 +83,9 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
         *memory_findings,
     )
     # If a role's container cannot be generated, other findings about the role are meaningless.
-    findings += [item for item in other_findings if item.location[:2] not in expansion.incomplete]
+    findings += [
+        item for item in other_findings if item.location[:2] not in expansion.incomplete_roles
+    ]
     plan = replace(service.plan, memory=memory, engines=expansion.engines)
     if not filter_errors(findings):
         findings += check_objects(plan)

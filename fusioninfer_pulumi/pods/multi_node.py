@@ -94,7 +94,7 @@ def _add_sizes(
 
 
 def split_worker_template(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set the workers' template: the user's or a copy of the leader's; none on a single node."""
+    """Set the workers' template to the user's or a copy of the leader's; remove it on one node."""
     if ctx.role.nodes == 1:
         return replace(pods, worker=None), []
     return replace(pods, worker=pods.worker or replace(pods.leader, is_leader=False)), []
@@ -103,8 +103,8 @@ def split_worker_template(pods: RolePods, ctx: Context) -> tuple[RolePods, list[
 def record_engine_command(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Record the serving port, and the command line before a launcher wraps it in a script."""
     command = pods.command
-    port = find_serving_port(pods.leader.container, command, ctx.role.port)
-    port = pods.kv.pool_port if pods.kv is not None else port
+    serving_port = find_serving_port(pods.leader.container, command, ctx.role.port)
+    port = pods.kv.pool_port if pods.kv is not None else serving_port
     return replace(pods, engine_command=command, port=port), []
 
 

@@ -81,8 +81,8 @@ LIBRARY = "library default"
 PRESET_WITHOUT_IMAGE = Rule("preset-without-image")
 
 _NVIDIA_GPU, _AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
-#: AMD's accelerators: MI300X, AMD-Instinct-MI355X-OAM.
-_AMD = re.compile(r"(?<![a-z])mi[0-9]{3}", re.IGNORECASE)
+#: Names of AMD GPUs, such as MI300X and AMD-Instinct-MI355X-OAM.
+_AMD_MODEL = re.compile(r"(?<![a-z])mi[0-9]{3}", re.IGNORECASE)
 _HOSTNAME_LABEL = "kubernetes.io/hostname"
 _GIB = 2**30
 _CPUS = 4  # CPUs that a replica without GPUs requests
@@ -95,7 +95,9 @@ class Expansion(NamedTuple):
     provenance: Provenance  #: where the values of the generated containers come from
     engines: tuple[RoleEngine, ...] = ()  #: engines of generated containers without a user's image
     findings: tuple[Finding, ...] = ()  #: reasons why a container cannot be generated
-    incomplete: frozenset[Location] = frozenset()  #: roles whose containers cannot be generated
+    incomplete_roles: frozenset[Location] = (
+        frozenset()
+    )  #: roles whose containers cannot be generated
 
 
 def _generates_container(args: InferenceServiceArgs, role: RoleArgs) -> bool:
@@ -127,7 +129,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
     engines: list[RoleEngine] = []
     user_fields: dict[Location, Location] = {}
     findings: list[Finding] = []
-    incomplete: set[Location] = set()
+    incomplete_roles: set[Location] = set()
     for position, role in enumerate(args.roles):
         if position not in generated_roles:
             roles.append(role)
@@ -140,14 +142,16 @@ def expand(args: InferenceServiceArgs) -> Expansion:
             engines.append(expander.role_engine)
         findings += [finding for finding in expander.findings if finding not in findings]
         if filter_errors(expander.findings):
-            incomplete.add(("roles", position))
+            incomplete_roles.add(("roles", position))
     timeout_fields, timeout_values = _extend_timeouts(args, roles)
     expanded = args.model_copy(update={"roles": roles, **timeout_fields})
     # The generated containers replace the field `engine`.
     expanded = _unset_fields(expanded, "engine")
     values += timeout_values
     provenance = Provenance(user_args, user_fields, tuple(values), generated_roles)
-    return Expansion(expanded, provenance, tuple(engines), tuple(findings), frozenset(incomplete))
+    return Expansion(
+        expanded, provenance, tuple(engines), tuple(findings), frozenset(incomplete_roles)
+    )
 
 
 def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
@@ -211,7 +215,7 @@ class _RoleExpander:
         accelerator = self.user_role.accelerator or ""
         limits = (self.user_container.get("resources") or {}).get("limits") or {}
         self.is_cpu = accelerator.lower() == CPU
-        self.is_amd = _AMD_GPU in limits or _AMD.search(accelerator) is not None
+        self.is_amd = _AMD_GPU in limits or _AMD_MODEL.search(accelerator) is not None
         self.hardware = "AMD GPUs" if self.is_amd else "GPUs"
         if self.is_cpu:
             self.hardware = "CPUs"
