@@ -19,13 +19,13 @@ SIZED = container(gpus=4, args=["--model", "m", "--tensor-parallel-size", "4"])
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Record the arguments of each container whose command line is parsed."""
     arguments: list[Any] = []
-    real = engine_commands._read
+    real = engine_commands._parse_literally
 
     def count_read(spec: Mapping[str, Any]) -> Any:
         arguments.append(spec.get("args"))
         return real(spec)
 
-    monkeypatch.setattr(engine_commands, "_read", count_read)
+    monkeypatch.setattr(engine_commands, "_parse_literally", count_read)
     return arguments
 
 
