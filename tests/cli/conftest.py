@@ -1,4 +1,4 @@
-"""Shared by the tests of the command line."""
+"""Fixtures of the command line's tests."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.fixture
 def partial(tmp_path: Path) -> str:
-    """A manifest whose gang may run in part."""
+    """Return a manifest with a partial gang."""
     (tmp_path / "partial.yaml").write_text(PARTIAL)
     return str(tmp_path / "partial.yaml")
 
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A git repository with one commit of a service and a program, the working directory."""
+    """Change to a new git repository with one commit of a service and a program."""
     (tmp_path / "chat.yaml").write_text(MANIFEST)
     project = tmp_path / "project"
     project.mkdir()

@@ -36,7 +36,7 @@ def to_text(difference: Difference, *, color: bool = False, width: int | None = 
 
 
 def plan_text(plan: ServicePlan, objects: Iterable[dict[str, Any]] = ()) -> str:
-    """Return a plan as it is printed in a pipe."""
+    """Return a plan as printed to a pipe."""
     file = io.StringIO()
     with open_console(file) as screen:
         print_plan(screen, PlanView(plan, objects=list(objects)))

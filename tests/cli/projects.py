@@ -1,4 +1,4 @@
-"""Folders of Pulumi projects."""
+"""Pulumi projects in temporary folders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ config = pulumi.Config()
 
 
 def run_masked(root: Path, stack: str | None = None, **options: Any) -> Recording:
-    """Run a project, and return what it recorded as commands print it."""
+    """Run a project, and return its recorded resources as commands print them."""
     recording = run_program(root, stack, **options)
     return recording._replace(objects=remove_marks(recording.objects))
 
@@ -34,7 +34,7 @@ def messages(printed: Recording | InvalidServiceError) -> tuple[str, ...]:
 
 
 def plans(recording: Recording) -> list[ServicePlan]:
-    """The plans of a program's services."""
+    """Return the plans of a program's services."""
     return [service.plan for service in recording.services if service.plan is not None]
 
 
@@ -44,7 +44,7 @@ def frames(problem: InvalidServiceError) -> tuple[str, ...]:
 
 
 def explain(problem: InvalidServiceError) -> str:
-    """Return the findings as they are printed, without rules."""
+    """Return the findings as printed, without rules."""
     return "\n".join(map(str, problem.findings))
 
 

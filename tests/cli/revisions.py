@@ -1,4 +1,4 @@
-"""Contents of the repositories of `diff --base`."""
+"""Contents of git repositories for tests of `diff --base`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes about an image with another release of its engine."""
+"""Notes about a changed engine release."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ PAIRS = (
             [f"degraded: {', '.join(PAIRS)}: {COMPUTES}"],
         ),
         (("0.31.0", "0.31.0"), (None, None), []),
-        # Decode engines survive that from 0.22 on.
+        # Decode engines survive the difference from 0.22 on.
         (("0.15.0", "0.16.0"), (None, None), [f"broken: {', '.join(PAIRS)}: {EXITS}"]),
         (
             ("0.21.0", "0.22.0"),

@@ -1,4 +1,4 @@
-"""Which objects and which of their fields differ."""
+"""Comparison of objects and their fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_objects_are_matched_by_identity() -> None:
     written_out = {**old, "metadata": new["metadata"]}
     assert not compare([old], [written_out])
     assert not compare([{"kind": "List", "items": [old]}], [old])
-    # What a list holds twice is not dropped.
+    # Duplicate list items are kept.
     assert [change.action for change in compare([old, old], [old]).objects] == ["removed"]
 
 

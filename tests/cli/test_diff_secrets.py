@@ -1,4 +1,4 @@
-"""`diff` of programs whose secrets change shows a difference, and no secret."""
+"""`diff` of programs with changed secrets shows a difference but no secret."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def secret(value: str) -> str:
 def test_changed_secret_is_a_masked_difference(compared: Any, form: str) -> None:
     status, out = compared(secret("hunter2"), secret("opensesame"), "--output", form)
     assert status == 1
-    # Neither the values nor anything made of them.
+    # Neither the values nor anything derived from them.
     assert not re.search(r"hunter|sesame|\\u0000|\0|[0-9a-f]{16}", out)
     assert "w-0" in out
     if form == "text":

@@ -1,4 +1,4 @@
-"""Findings for people and for programs: ignored rules, JSON, GitHub's commands, SARIF, rules."""
+"""Output of findings: ignored rules, JSON, GitHub's workflow commands, SARIF, rules."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_origin_is_formatted_with_its_document(origin: Origin, text: str) -> Non
     assert str(origin) == text
 
 
-def test_line_after_empty_document_is_right() -> None:
+def test_empty_document_does_not_change_line_numbers() -> None:
     text = "---\n# only a comment\n---\nkind: A\nspec:\n  roles: []\n"
     assert add_line(Origin("f"), ("roles",), {"f": text}).line == 6
 
@@ -244,7 +244,7 @@ def test_unknown_ignored_rule_is_a_usage_error(
     assert f"[{RULE}]" not in error
 
 
-def test_rules_are_listed_one_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_are_listed_one_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == sorted(load_rules())

@@ -34,7 +34,7 @@ def init(folder: Path, language: str, words: tuple[str, ...] = ONE) -> Path:
 
 
 def expected(words: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the objects that a project is to deploy."""
+    """Return the objects that a project must deploy."""
     model, accelerator, *pair = words
     more: dict[str, Any] = {}
     if pair:
@@ -56,7 +56,7 @@ def test_python_project_deploys_the_same(
     assert json.loads(capsys.readouterr().out)["items"] == expected(words)
 
 
-# That of a project with one role is the template's: tests/test_templates.py.
+# tests/test_templates.py runs the test of a project with one role.
 @pytest.mark.slow
 def test_python_project_of_two_roles_passes_its_own_test(tmp_path: Path) -> None:
     project = init(tmp_path, "python", PAIR)
@@ -161,7 +161,7 @@ def test_templates_and_init_have_the_same_replicas(tmp_path: Path) -> None:
     assert program["config"]["replicas"]["default"] == TEMPLATE.defaults["replicas"]
 
 
-# What a project installs.
+# Requirements that a project installs.
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 URL = "https://git.example.com/llm"
@@ -189,7 +189,7 @@ def wheel(name: str) -> dict[str, Any]:
         ("v1.2.0", git("v1.2.0"), None,
          [f"fusioninfer-pulumi @ git+{URL}@v1.2.0",
           f"fusioninfer-capacity @ git+{URL}@v1.2.0#subdirectory=capacity"]),
-        # Between the release's commit and its tag, or after it: the tag may not exist.
+        # The tag may not exist between the release's commit and its tag, or after it.
         ("v1.2.0", git("main"), None,
          [f"fusioninfer-pulumi @ git+{URL}@{COMMIT}",
           f"fusioninfer-capacity @ git+{URL}@{COMMIT}#subdirectory=capacity"]),

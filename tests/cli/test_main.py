@@ -1,4 +1,4 @@
-"""The command line as a process sees it: exit statuses, streams, usage, startup."""
+"""The command line as a process: exit status, streams, usage, startup."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRAM = f"{sys.executable} -m fusioninfer_pulumi"
 
 
 def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of bash where `$cli` is the program."""
+    """Run a line of bash; `$cli` is the program."""
     return subprocess.run(
         ["bash", "-c", f"cli='{PROGRAM}'; {script}"],
         capture_output=True,
@@ -115,11 +115,11 @@ def test_diff_reads_each_source_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_closed_output_is_not_success(tmp_path: Path) -> None:
-    # `diff OLD NEW | head` would say that nothing changes.
+    # Otherwise `diff OLD NEW | head` would report no changes.
     text = Path(STORY_1).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 200")
     (tmp_path / "many.yaml").write_text(text, encoding="utf-8")
     done = shell(f"$cli render {tmp_path}/many.yaml | true; echo ${{PIPESTATUS[0]}}")
-    # As a program ends that SIGPIPE ends: quietly.
+    # Without output, like a program killed by SIGPIPE.
     assert (done.stdout, done.stderr) == ("141\n", "")
 
 

@@ -81,7 +81,7 @@ def test_single_counts_are_singular() -> None:
     assert '"chat in default: 1 pod, 8 GPUs"' in drawn
 
 
-def test_several_services_are_one_chart() -> None:
+def test_multiple_services_are_one_chart() -> None:
     template = {"spec": {"containers": [{"name": "e", "image": "i", "command": ["x"]}]}}
     roles = [{"name": "serve", "componentType": "worker", "template": template}]
     plans = [

@@ -218,7 +218,7 @@ def test_role_scaled_to_zero_is_shown(capsys: pytest.CaptureFixture[str], tmp_pa
     text = output(capsys, str(tmp_path / "parked.yaml"))
     head, row = text.splitlines()[2:4]
     assert "worker (scaled to zero)" in row
-    # Numbers end below their heads.
+    # Numbers are right-aligned with their headers.
     assert row[: head.index("REPLICAS") + len("REPLICAS")].endswith(" 0")
     (actual,) = loaded(capsys, str(tmp_path / "parked.yaml"))
     assert actual["roles"][0]["replicas"] == 0

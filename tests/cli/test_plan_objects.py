@@ -1,4 +1,4 @@
-"""Objects that `plan` counts for each service of a program, also of one name in two namespaces."""
+"""`plan` counts the objects of each service, also of services with the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a program that fails is reported."""
+"""Errors of programs that fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends of programs, their child processes, and the text they print."""
+"""Exits of programs, their child processes, and their printed text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_program_without_a_service_is_a_warning(
 ) -> None:
     assert printed(folder, program, capsys).startswith(f"project: warning: {message}")
     assert main(["check", str(folder.root), "--strict"]) == 2
-    # Its objects are what `render` is asked for.
+    # `render` prints the objects of programs without a service.
     capsys.readouterr()
     main(["render", str(folder.root)])
     assert capsys.readouterr().err == ""
@@ -83,7 +83,7 @@ def test_child_processes_of_a_program_are_killed(folder: Folder, end: str) -> No
         "    print(problem)\n"
     )
     begin = time.monotonic()
-    # Its pipes are closed, too: nothing that runs on holds them.
+    # Its pipes are closed too, because no other process has them open.
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert time.monotonic() - begin < 200
     assert (b"status 3" in done.stdout) is bool(end)
@@ -151,7 +151,7 @@ def test_no_file_keeps_what_a_program_prints(
     temporary = folder.root / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    # Not even while it runs: the command may be killed.
+    # Not even while the program runs, because the command may be killed.
     folder.write("__main__.py", f"import os\nprint(os.listdir({str(temporary)!r}))\n")
     folder.run()
     assert capfd.readouterr().err == "[]\n"

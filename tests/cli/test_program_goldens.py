@@ -1,4 +1,4 @@
-"""Programs with their golden objects, warnings and failures."""
+"""Programs and their golden objects, warnings and failures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STACKS = {
 
 
 def outcome(folder: Folder, stack: str) -> list[dict[str, Any]]:
-    """The objects that a program registers, then everything else that it brought to light."""
+    """Return the objects that a program registers, then its warnings and failures."""
     try:
         recording = folder.run(stack)
     except InvalidServiceError as exc:

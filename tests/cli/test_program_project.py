@@ -1,4 +1,4 @@
-"""The file of a project that is run, and projects that are rejected."""
+"""Main files of projects, and rejected projects."""
 
 from __future__ import annotations
 

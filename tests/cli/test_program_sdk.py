@@ -1,4 +1,4 @@
-"""The undocumented parts of the SDK that running programs depends on still exist.
+"""The undocumented parts of the SDK that the program runner uses still exist.
 
 The list with the reasons is in `fusioninfer_pulumi/cli/program/mock_monitor.py`.
 """
@@ -52,7 +52,7 @@ def test_registered_functions_need_no_server(run: Run, monkeypatch: pytest.Monke
 def test_recorder_accepts_every_function_the_sdk_registers() -> None:
     called = set(re.findall(r"callback(?:s|_server)\.(register_\w+)\(", sources()))
     assert called >= {"register_transform", "register_stack_transform", "register_resource_hook"}
-    # The mocks do not announce state migrations, so the SDK rejects them itself.
+    # The mocks do not support state migrations, so the SDK rejects them itself.
     assert {
         name
         for name in called - {"register_state_migration"}

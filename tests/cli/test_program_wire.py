@@ -1,4 +1,4 @@
-"""Messages of a program's process to its parent lose nothing but the values of Outputs."""
+"""Messages of a program's process to its parent omit only the values of Outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that a program passes as Outputs, and that its objects contain."""
+"""Names that a program passes as Outputs are read from its objects."""
 
 from __future__ import annotations
 

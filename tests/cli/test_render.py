@@ -1,4 +1,4 @@
-"""`render`: the objects as YAML and JSON, of manifests and of projects."""
+"""`render` prints objects of manifests and projects as YAML and JSON."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_thousands_of_replicas_are_rendered_in_seconds(
     path.write_text(text, encoding="utf-8")
     began = time.process_time()
     actual = output(capsys, str(path))
-    assert time.process_time() - began < 6  # about half a second; never minutes
+    assert time.process_time() - began < 6  # about half a second on an idle machine
     assert actual.count("\n---\n") == 3_000
     assert "name: qwen-inference-inference-2999\n" in actual
 

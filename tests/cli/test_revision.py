@@ -1,4 +1,4 @@
-"""`diff --base REF SOURCE`: a git revision against the working tree."""
+"""`diff --base REF SOURCE` compares a git revision with the working tree."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_change_may_fix_an_invalid_base(
     (repository / "chat.yaml").write_text(MANIFEST)
     (repository / "more.yaml").write_text(other.replace("replicas: 2", "replicas: 3"))
 
-    # Not even a strict job is about the state that is repaired.
+    # Findings of the base do not fail the command, even with --strict.
     assert main(["diff", "--strict", "--base", "HEAD", "."]) == 1
 
     printed = capsys.readouterr()
@@ -82,7 +82,7 @@ def test_change_may_fix_an_invalid_base(
     assert "HEAD:./chat.yaml: warning: rollout.maxUnavailable: must be at least 1" in shown
     assert "  * warning: parts of HEAD:. have errors and are ignored; " in printed.out
     assert "+ LeaderWorkerSet chat-serve-0" in printed.out
-    # What could be read is compared.
+    # Readable documents are compared.
     assert "more: role serve: replicas 2 -> 3" in printed.out
     assert "+ LeaderWorkerSet more-serve-0" not in printed.out
 
@@ -146,7 +146,7 @@ def test_removed_source_with_an_unreadable_base_is_a_difference(
     assert main(["diff", "--base", "HEAD", "chat.yaml"]) == 1
 
     printed = capsys.readouterr()
-    # It is named as it was given, without the temporary folder.
+    # Messages have the path from the command line, not the temporary folder.
     assert without_rules(printed.err).startswith("HEAD:chat.yaml: warning: apiVersion: is required")
     assert printed.out.startswith(
         "objects: none changed\n\n  * warning: parts of HEAD:chat.yaml have errors and are ignored"

@@ -159,7 +159,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
 def rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., list[str]]:
-    """The lines of standard error of a command that rejects the file `F`."""
+    """Return a function that returns the errors of a command that rejects the file `F`."""
     monkeypatch.chdir(tmp_path)
 
     def run(content: str | bytes | None, *arguments: str) -> list[str]:

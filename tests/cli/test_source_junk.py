@@ -62,7 +62,7 @@ def test_deeply_nested_texts_are_rejected(tmp_path: Path) -> None:
     for path in paths:
         path.write_text(f"{yaml.safe_dump(service())}more:\n  {NESTED[path.stem]}\n")
     command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "check", "--output", "json"]
-    # In its own process, because the C parser can end it without an exception.
+    # In its own process, because the C parser can crash.
     done = subprocess.run([*command, *paths], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     findings = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""Projects and manifests of one command line."""
+"""Projects and manifests in one command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Capsys = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def sources(tmp_path: Path) -> list[str]:
-    """A project with a service and a ConfigMap, and a manifest."""
+    """Return a project with a service and a ConfigMap, and a manifest."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "Pulumi.yaml").write_text(PROJECT)

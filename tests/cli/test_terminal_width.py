@@ -1,4 +1,4 @@
-"""`diff` prints whole lines; a long value is below its field."""
+"""`diff` does not wrap lines; a long value is below its field."""
 
 from __future__ import annotations
 

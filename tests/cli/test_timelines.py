@@ -1,4 +1,4 @@
-"""Timelines of updates from manifests, and why one may be missing."""
+"""Timelines of updates between manifests, and reasons for missing timelines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def between(old: Manifest, new: Manifest) -> ServiceTimeline:
 
 
 def columns(update: ServiceTimeline) -> list[tuple[str, ...]]:
-    """Restarts, starts, replicas of each role and accelerators of every row."""
+    """Return restarts, starts, replicas of each role and accelerators of each row."""
     return [row[2:] for row in update.cells]
 
 
@@ -39,7 +39,7 @@ def test_replicas_below_a_partition_stay() -> None:
     assert columns(update) == [("", "", "2", "4"), ("a-1", "", "1", "4"), ("", "", "2", "4")]
 
 
-def test_replicas_that_a_lower_partition_releases_restart() -> None:
+def test_replicas_above_a_lowered_partition_restart() -> None:
     update = between(service(serving(), rollout={"partition": 2}), service(serving()))
     assert [row[0] for row in columns(update)] == ["", "a-1", "a-0", ""]
 

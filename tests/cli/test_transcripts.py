@@ -1,8 +1,7 @@
 """Transcripts of the command line: commands, output and exit status.
 
-Each case is a folder of files and some commands; `transcripts/CASE.txt` holds their output. After
-a wanted change write them with `pytest tests/cli/test_transcripts.py --regenerate`, and read the
-difference.
+Each case is a folder of files and some commands; `transcripts/CASE.txt` has their output. After
+an intended change run `pytest tests/cli/test_transcripts.py --regenerate`, and read the diff.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Case:
 
     commands: Sequence[str]
     files: dict[str, Any] = field(default_factory=dict)
-    base: dict[str, Any] | None = None  # what the git revision `HEAD` holds
+    base: dict[str, Any] | None = None  # files in the git revision `HEAD`
     terminal: bool = False
 
 
