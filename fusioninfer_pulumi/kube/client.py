@@ -152,9 +152,6 @@ class KubernetesApi:
                 return objects
             query["continue"] = next_page
 
-    #: The former name, still used by other capacity packages.
-    objects = list_objects
-
     def watch(
         self, api: str, kind: str, namespace: str, *, seconds: float, **selectors: str
     ) -> Generator[tuple[str, Object], None, None]:

@@ -24,7 +24,7 @@ from fusioninfer_pulumi.topology.capacity_model import (
 from fusioninfer_pulumi.topology.gang import (
     GangPlan,
     get_gang_minima,
-    get_gang_mode,
+    get_gang_scope,
     get_required_replicas,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -171,8 +171,8 @@ def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
         RoleDemand(role.name, role.group_replicas, role.pod_accelerators, minima[role.name])
         for role in plan.roles
     ]
-    gang_mode = get_gang_mode(plan.gang, has_kueue=plan.shape.local_queue is not None)
-    capacity = compute_group_capacity(demands, gang_mode, pools, plan.shape.groups)
+    gang_scope = get_gang_scope(plan.gang, has_kueue=plan.shape.local_queue is not None)
+    capacity = compute_group_capacity(demands, gang_scope, pools, plan.shape.groups)
     # A network topology constraint also depends on where the nodes are, which is unknown here.
     has_topology = plan.gang is not None and plan.gang.topology is not None
     return replace(capacity, exact=False) if has_topology else capacity

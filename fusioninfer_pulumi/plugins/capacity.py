@@ -30,7 +30,6 @@ from fusioninfer_pulumi.engines.argument_checks import (
     ARGUMENT_VALUE_INVALID as ARGUMENT_VALUE_INVALID,
 )
 from fusioninfer_pulumi.engines.command_flags import (
-    parse_integer as integer,  # noqa: F401  # former name, still used by other packages
     parse_integer as parse_integer,
 )
 from fusioninfer_pulumi.engines.engine import (
@@ -41,7 +40,6 @@ from fusioninfer_pulumi.engines.engine import (
 from fusioninfer_pulumi.engines.engine_commands import (
     ENGINES as ENGINES,
     parse_command as parse_command,
-    parse_command as read_command,  # noqa: F401  # former name, still used by other packages
 )
 from fusioninfer_pulumi.engines.engine_presets import PRESETS as PRESETS
 from fusioninfer_pulumi.engines.model_arguments import is_gated as is_gated
@@ -55,11 +53,9 @@ from fusioninfer_pulumi.findings import (
     Severity as Severity,
     closest_name as closest_name,
     error as error,
-    filter_errors as errors,  # noqa: F401  # former name, still used by other packages
     filter_errors as filter_errors,
     info as info,
     quote_value as quote_value,
-    quote_value as show,  # noqa: F401  # former name, still used by other packages
     warning as warning,
 )
 from fusioninfer_pulumi.kube import labels as labels, quantity as quantity
@@ -73,7 +69,6 @@ from fusioninfer_pulumi.kube.pulumi_outputs import (
     output_paths as output_paths,
 )
 from fusioninfer_pulumi.kube.resource_requests import (
-    count_accelerators as accelerators,  # noqa: F401  # former name, still used by other packages
     count_accelerators as count_accelerators,
     is_accelerator as is_accelerator,
     is_schedulable as is_schedulable,
@@ -98,11 +93,9 @@ from fusioninfer_pulumi.rules.common import (
     WRONG_TYPE as WRONG_TYPE,
 )
 from fusioninfer_pulumi.topology.capacity_model import (
-    GangMode as GangForm,  # noqa: F401  # former name, still used by other packages
-    GangMode as GangMode,
+    GangScope as GangScope,
     NodePool as NodePool,
     RoleDemand as RoleDemand,
-    compute_gang_capacity as capacity,  # noqa: F401  # former name, still used by other packages
     compute_gang_capacity as compute_gang_capacity,
 )
 from fusioninfer_pulumi.topology.gang import (

@@ -18,13 +18,11 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
 )
 from fusioninfer_pulumi.engines.command_flags import (
     get_flag_value as get_flag_value,
-    parse_integer as integer,  # noqa: F401  # former name, still used by other packages
     parse_integer as parse_integer,
 )
 from fusioninfer_pulumi.engines.engine import PORT_FLAG as PORT_FLAG, EngineCommand as EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import (
     parse_command as parse_command,
-    parse_command as read_command,  # noqa: F401  # former name, still used by other packages
 )
 from fusioninfer_pulumi.findings import (
     Finding as Finding,
@@ -36,7 +34,6 @@ from fusioninfer_pulumi.findings import (
     find_closest as find_closest,
     info as info,
     quote_value as quote_value,
-    quote_value as show,  # noqa: F401  # former name, still used by other packages
     warning as warning,
 )
 from fusioninfer_pulumi.kube import (
@@ -47,7 +44,6 @@ from fusioninfer_pulumi.kube import (
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY as SHARED_MEMORY
 from fusioninfer_pulumi.kube.durations import (
     parse_duration as parse_duration,
-    parse_duration as seconds,  # noqa: F401  # former name, still used by other packages
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output as is_output
 from fusioninfer_pulumi.loading.importer import (

@@ -6,7 +6,7 @@ rules, with lines under ``pkg/scheduler`` of that version:
 
 * A replica is a subgroup. It is placed as a whole or not at all: if one pod finds no node, the
   statement is discarded (``actions/allocate/allocate.go:628-632,658-670``,
-  ``api/job_info.go:926-930``). With ``GangMode.ALL_PODS`` all pods are one subgroup (``:923``).
+  ``api/job_info.go:926-930``). With ``GangScope.ALL_PODS`` all pods are one subgroup (``:923``).
 * The subgroups of the minimum come first: the first ``minSubGroups`` of each role
   (``allocate.go:226-244``). Nothing is bound before all of these subgroups have a place
   (``allocate.go:309,396``, ``plugins/gang/gang.go:177-183``); then they are committed together
@@ -42,8 +42,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 
-class GangMode(enum.Enum):
-    """How the pods of a service are gang-scheduled."""
+class GangScope(enum.Enum):
+    """Pods of a service that are scheduled together or not at all."""
 
     NONE = "none"
     """No PodGroup: every pod is scheduled by itself."""
@@ -62,7 +62,7 @@ class RoleDemand:
     name: str  #: the role, which is also the name of its subgroup policy
     replicas: int  #: desired replicas; 0 for a role scaled to zero
     pod_sizes: tuple[int, ...]  #: accelerators of each pod of a replica, the leader first
-    #: Replicas that the gang needs, at most `replicas`; used only by ``GangMode.SUBGROUP``.
+    #: Replicas that the gang needs, at most `replicas`; used only by ``GangScope.SUBGROUP``.
     minimum: int
 
 
@@ -96,7 +96,7 @@ class Capacity:
 
 
 def compute_gang_capacity(
-    roles: Sequence[RoleDemand], mode: GangMode, pools: Sequence[NodePool]
+    roles: Sequence[RoleDemand], scope: GangScope, pools: Sequence[NodePool]
 ) -> Capacity:
     """Compute how many replicas of each role run on the pools, in one gang or without a gang.
 
@@ -104,12 +104,12 @@ def compute_gang_capacity(
     one size, or each node holds as many pods of the largest size as of the smallest), or if it does
     not matter which nodes pods get. Otherwise it is an upper bound for each role.
     """
-    demands = _apply_gang_mode(roles, mode)
+    demands = _apply_gang_scope(roles, scope)
     # Pod and node sizes are normalized in `units` and `nodes`; in `demands` and `pools` they are
     # numbers of accelerators.
     units, nodes = _normalize_units(demands, pools)
     has_unit_pods = all(size == 1 for role in units for size in role.pod_sizes)
-    if mode is GangMode.REPLICA:
+    if scope is GangScope.REPLICA:
         running = _compute_upper_bounds(units, nodes)
         has_remainder = any(
             pool.accelerators % size for pool in pools for size in _get_pod_sizes(demands)
@@ -118,14 +118,14 @@ def compute_gang_capacity(
         exact = is_complete or not has_remainder
         # The bounds must fit together in whatever order Kueue admits replicas. If pods differ in
         # size, admitted replicas may leave too little for waiting ones, as without a gang.
-        comparable_mode = mode if has_unit_pods else GangMode.NONE
-        exact = exact and _is_outcome_certain(units, running, nodes, comparable_mode)
-    elif has_unit_pods and mode is not GangMode.NONE:
+        comparable_scope = scope if has_unit_pods else GangScope.NONE
+        exact = exact and _is_outcome_certain(units, running, nodes, comparable_scope)
+    elif has_unit_pods and scope is not GangScope.NONE:
         available = sum(count * free for count, free in nodes)
         running, exact = _fill_in_order(units, available), True
     else:
         running = _compute_upper_bounds(units, nodes)
-        exact = _is_outcome_certain(units, running, nodes, mode)
+        exact = _is_outcome_certain(units, running, nodes, scope)
     return Capacity(
         gpus=sum(pool.nodes * pool.accelerators for pool in pools),
         running=running,
@@ -144,15 +144,15 @@ def build_pools(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
     return tuple(pool for pool in pools if pool.nodes > 0 and pool.accelerators > 0)
 
 
-def _apply_gang_mode(roles: Sequence[RoleDemand], mode: GangMode) -> list[RoleDemand]:
-    """Return the roles with the mode's minimum, without pods that need no accelerators."""
+def _apply_gang_scope(roles: Sequence[RoleDemand], scope: GangScope) -> list[RoleDemand]:
+    """Return the roles with the minimum of the scope, without pods that need no accelerators."""
     demands = []
     for role in roles:
         sizes = tuple(size for size in role.pod_sizes if size > 0) if role.replicas else ()
         minimum = role.minimum
-        if mode in (GangMode.NONE, GangMode.REPLICA):
+        if scope in (GangScope.NONE, GangScope.REPLICA):
             minimum = 0
-        elif mode is GangMode.ALL_PODS:
+        elif scope is GangScope.ALL_PODS:
             minimum = role.replicas
         demands.append(replace(role, pod_sizes=sizes, minimum=minimum))
     return demands
@@ -247,14 +247,14 @@ def _is_outcome_certain(
     roles: list[RoleDemand],
     running: Mapping[str, int],
     nodes: Sequence[NodePool],
-    mode: GangMode,
+    scope: GangScope,
 ) -> bool:
     """Return whether all roles reach their bounds, wherever the scheduler puts pods.
 
     A pod finds no node only if every node that could hold it has too few free accelerators. That
     cannot happen if the other pods are too few to fill these nodes.
     """
-    if mode is GangMode.NONE:
+    if scope is GangScope.NONE:
         has_incomplete = any(
             len(role.pod_sizes) > 1 and running[role.name] < role.replicas for role in roles
         )
@@ -285,7 +285,7 @@ def _get_status(
 
 
 def compute_group_capacity(
-    roles: Sequence[RoleDemand], mode: GangMode, pools: Sequence[NodePool], groups: int | None
+    roles: Sequence[RoleDemand], scope: GangScope, pools: Sequence[NodePool], groups: int | None
 ) -> Capacity:
     """Return how many replicas of each role run in all serving groups.
 
@@ -295,17 +295,19 @@ def compute_group_capacity(
     have one size and at most one role runs more than its minimum. Otherwise it is an upper bound
     for each role.
     """
-    if groups is None or mode in (GangMode.REPLICA, GangMode.NONE):
-        return compute_gang_capacity(_multiply_replicas(roles, groups or 1), mode, pools)
-    all_groups = compute_gang_capacity(_multiply_replicas(roles, groups), GangMode.ALL_PODS, pools)
+    if groups is None or scope in (GangScope.REPLICA, GangScope.NONE):
+        return compute_gang_capacity(_multiply_replicas(roles, groups or 1), scope, pools)
+    all_groups = compute_gang_capacity(_multiply_replicas(roles, groups), GangScope.ALL_PODS, pools)
     if all_groups.status == "Full" and all_groups.exact:
         return replace(all_groups, groups=groups)
-    minima = roles if mode is GangMode.ALL_PODS else [replace(r, replicas=r.minimum) for r in roles]
+    minima = (
+        roles if scope is GangScope.ALL_PODS else [replace(r, replicas=r.minimum) for r in roles]
+    )
 
     def is_too_many(count: int) -> bool:
         return (
             compute_gang_capacity(
-                _multiply_replicas(minima, count), GangMode.ALL_PODS, pools
+                _multiply_replicas(minima, count), GangScope.ALL_PODS, pools
             ).status
             != "Full"
         )
@@ -314,8 +316,8 @@ def compute_group_capacity(
     started = bisect.bisect_left(range(1, groups + 1), x=True, key=is_too_many)
     if started == 0:
         return replace(all_groups, running={r.name: 0 for r in roles}, status="Blocked", groups=0)
-    minimum = compute_gang_capacity(_multiply_replicas(minima, started), GangMode.ALL_PODS, pools)
-    if mode is GangMode.ALL_PODS:
+    minimum = compute_gang_capacity(_multiply_replicas(minima, started), GangScope.ALL_PODS, pools)
+    if scope is GangScope.ALL_PODS:
         running, exact = {r.name: r.replicas * started for r in roles}, minimum.exact
     else:
         running, exact = _add_optional_replicas(roles, pools, started, is_certain=minimum.exact)
@@ -345,7 +347,7 @@ def _add_optional_replicas(
     `is_certain` is whether exactly `started` groups start, not fewer.
     """
     if started == 1 and is_certain:
-        only_group = compute_gang_capacity(roles, GangMode.SUBGROUP, pools)
+        only_group = compute_gang_capacity(roles, GangScope.SUBGROUP, pools)
         return dict(only_group.running), only_group.exact
     bounds = {role.name: 0 for role in roles}
     is_exact = is_certain
@@ -354,7 +356,7 @@ def _add_optional_replicas(
         for role in roles:
             demands = [r if r is role else replace(r, replicas=r.minimum) for r in roles]
             result = compute_gang_capacity(
-                _multiply_replicas(demands, count), GangMode.SUBGROUP, pools
+                _multiply_replicas(demands, count), GangScope.SUBGROUP, pools
             )
             bounds[role.name] = max(bounds[role.name], result.running[role.name])
             is_exact = is_exact and result.exact

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.kube.object_metadata import (
     lookup,
 )
 from fusioninfer_pulumi.kube.resource_requests import pod_requests, sum_requests
-from fusioninfer_pulumi.topology.capacity_model import GangMode
+from fusioninfer_pulumi.topology.capacity_model import GangScope
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
@@ -173,11 +173,11 @@ def get_min_member(pod_group: Mapping[str, Any]) -> int:
     return int(spec["minMember"] if policy is None else policy["gang"]["minCount"])
 
 
-def get_gang_mode(gang: GangPlan | None, *, has_kueue: bool = False) -> GangMode:
+def get_gang_scope(gang: GangPlan | None, *, has_kueue: bool = False) -> GangScope:
     """Return how a gang is scheduled; `has_kueue` is whether Kueue admits the replicas."""
     if gang is None:
-        return GangMode.REPLICA if has_kueue else GangMode.NONE
-    return GangMode.ALL_PODS if gang.sub_groups is None else GangMode.SUBGROUP
+        return GangScope.REPLICA if has_kueue else GangScope.NONE
+    return GangScope.ALL_PODS if gang.sub_groups is None else GangScope.SUBGROUP
 
 
 def _sum_minimum_requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:

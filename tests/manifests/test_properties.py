@@ -20,7 +20,7 @@ from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.loading.yaml_text import parse_yaml
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.gang import get_gang_mode
+from fusioninfer_pulumi.topology.gang import get_gang_scope
 
 Manifest = dict[str, Any]
 Member = tuple[str, bool, Manifest]
@@ -105,7 +105,7 @@ def test_numbers_in_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     order = ["PodGroup"] * len(groups) + ["LeaderWorkerSet"] * len(lws) + ["Service"]
     assert [entry["kind"] for entry in objects if entry["kind"] in order] == order
     assert len(groups) == len(plan.gangs) == (copies if is_gang(manifest) and total > 0 else 0)
-    event(f"gang: {get_gang_mode(plan.gang).value}")
+    event(f"gang: {get_gang_scope(plan.gang).value}")
     requests = [pod["spec"] for _, _, pod in result]
     accelerators = sum(_devices(spec) for spec in requests)
     assert plan.total_accelerators == accelerators

@@ -12,14 +12,14 @@ from rows import each_row
 
 from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,
-    GangMode,
+    GangScope,
     NodePool,
     RoleDemand,
     build_pools,
     compute_gang_capacity,
 )
 
-NONE, ALL_PODS, SUBGROUP = GangMode.NONE, GangMode.ALL_PODS, GangMode.SUBGROUP
+NONE, ALL_PODS, SUBGROUP = GangScope.NONE, GangScope.ALL_PODS, GangScope.SUBGROUP
 PREFILL_DECODE = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
 
 
@@ -28,7 +28,7 @@ def one(name: str, replicas: int, *sizes: int, minimum: int = 0) -> RoleDemand:
 
 
 def row(
-    roles: Sequence[RoleDemand], form: GangMode, *pools: tuple[int, int]
+    roles: Sequence[RoleDemand], form: GangScope, *pools: tuple[int, int]
 ) -> tuple[dict[str, int], str, bool]:
     result = compute_gang_capacity(roles, form, [NodePool(*pool) for pool in pools])
     return dict(result.running), result.status, result.exact
@@ -46,7 +46,7 @@ def row(
     ],
 )
 def test_capacity_table_equals_measurements(
-    form: GangMode, gpus: int, prefill: int, decode: int, status: str
+    form: GangScope, gpus: int, prefill: int, decode: int, status: str
 ) -> None:
     want = Capacity(gpus, {"prefill": prefill, "decode": decode}, status, exact=True)
     assert compute_gang_capacity(PREFILL_DECODE, form, build_pools(gpus, 8)) == want
@@ -100,7 +100,7 @@ def test_capacity_table_equals_measurements(
 )  # fmt: skip
 def test_capacity_of_edge_cases_is_exact(
     roles: list[RoleDemand],
-    form: GangMode,
+    form: GangScope,
     pools: list[tuple[int, int]],
     want: tuple[dict[str, int], str, bool],
 ) -> None:
@@ -137,13 +137,13 @@ def services(draw: st.DrawFn, sizes: st.SearchStrategy[int], most: int = 4) -> l
     return result
 
 
-FORMS = st.sampled_from(GangMode)
+FORMS = st.sampled_from(GangScope)
 POOLS = st.lists(st.builds(NodePool, st.integers(0, 6), st.integers(0, 9)), max_size=3)
 
 
 @given(services(st.integers(0, 9)), FORMS, POOLS)
 def test_running_replicas_never_exceed_the_accelerators(
-    roles: list[RoleDemand], form: GangMode, pools: list[NodePool]
+    roles: list[RoleDemand], form: GangScope, pools: list[NodePool]
 ) -> None:
     result = compute_gang_capacity(roles, form, pools)
     assert result == compute_gang_capacity(roles, form, pools)
@@ -165,7 +165,7 @@ def test_running_replicas_never_exceed_the_accelerators(
 
 @given(services(st.integers(0, 9)), FORMS, POOLS, st.data())
 def test_more_nodes_never_worsen_the_status(
-    roles: list[RoleDemand], form: GangMode, pools: list[NodePool], data: st.DataObject
+    roles: list[RoleDemand], form: GangScope, pools: list[NodePool], data: st.DataObject
 ) -> None:
     larger = [*pools, NodePool(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 9)))]
     rank = ["Blocked", "Partial", "Full"].index
@@ -181,14 +181,14 @@ def test_more_nodes_never_worsen_the_status(
 
 @given(services(st.sampled_from([0, 2])), st.sampled_from([ALL_PODS, SUBGROUP]), POOLS)
 def test_gang_of_one_pod_size_is_exact(
-    roles: list[RoleDemand], form: GangMode, pools: list[NodePool]
+    roles: list[RoleDemand], form: GangScope, pools: list[NodePool]
 ) -> None:
     assert compute_gang_capacity(roles, form, pools).exact
 
 
-@each_row("form", GangMode)
+@each_row("form", GangScope)
 @each_row("sizes", [(8, 8), (8, 4)])
-def test_capacity_model_is_fast(form: GangMode, sizes: tuple[int, int]) -> None:
+def test_capacity_model_is_fast(form: GangScope, sizes: tuple[int, int]) -> None:
     roles = [RoleDemand(f"r{i}", 100, sizes, i % 3) for i in range(99)]
     roles.append(RoleDemand("many", 10**6, sizes, 1))
     for gpus in (10**6, 79_999, 9_999):
@@ -279,7 +279,7 @@ def replica_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, 
     return outcomes
 
 
-OUTCOMES = {NONE: lone_pod_outcomes, GangMode.REPLICA: replica_outcomes}
+OUTCOMES = {NONE: lone_pod_outcomes, GangScope.REPLICA: replica_outcomes}
 
 SMALL_POOLS = st.lists(st.builds(NodePool, st.integers(1, 2), st.integers(0, 5)), max_size=2)
 
@@ -287,7 +287,7 @@ SMALL_POOLS = st.lists(st.builds(NodePool, st.integers(1, 2), st.integers(0, 5))
 @examples(5)
 @given(services(st.integers(0, 4), most=2), FORMS, SMALL_POOLS)
 def test_no_scheduling_outcome_exceeds_the_model(
-    roles: list[RoleDemand], form: GangMode, pools: list[NodePool]
+    roles: list[RoleDemand], form: GangScope, pools: list[NodePool]
 ) -> None:
     model = compute_gang_capacity(roles, form, pools)
     free = tuple(sorted(itertools.chain(*([pool.accelerators] * pool.nodes for pool in pools))))

@@ -7,14 +7,14 @@ from profiles import examples
 from rows import each_row
 
 from fusioninfer_pulumi.topology.capacity_model import (
-    GangMode,
+    GangScope,
     NodePool,
     RoleDemand,
     compute_gang_capacity,
     compute_group_capacity,
 )
 
-ALL_PODS, SUBGROUP, NONE = GangMode.ALL_PODS, GangMode.SUBGROUP, GangMode.NONE
+ALL_PODS, SUBGROUP, NONE = GangScope.ALL_PODS, GangScope.SUBGROUP, GangScope.NONE
 PREFILL_DECODE = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
 
 
@@ -35,7 +35,7 @@ PREFILL_DECODE = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (
     ],
 )
 def test_capacity_of_two_groups_depends_on_gang_and_nodes(
-    form: GangMode, nodes: int, prefill: int, decode: int, groups: int, status: str
+    form: GangScope, nodes: int, prefill: int, decode: int, groups: int, status: str
 ) -> None:
     result = compute_group_capacity(PREFILL_DECODE, form, [NodePool(nodes, 8)], 2)
     assert result.running == {"prefill": prefill, "decode": decode}

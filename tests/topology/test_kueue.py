@@ -21,7 +21,7 @@ from samples import (
 
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 from fusioninfer_pulumi.topology.capacity_model import (
-    GangMode,
+    GangScope,
     NodePool,
     RoleDemand,
     compute_gang_capacity,
@@ -99,9 +99,9 @@ def test_capacity_table_counts_each_replica_separately() -> None:
 def test_quota_that_nodes_cannot_fill_gives_an_upper_bound() -> None:
     roles = [RoleDemand("a", 3, (8,), 0)]
     # Two nodes of twelve: quota for three pods, and nodes for two.
-    assert compute_gang_capacity(roles, GangMode.REPLICA, [NodePool(2, 12)]).exact is False
-    assert compute_gang_capacity(roles, GangMode.REPLICA, [NodePool(3, 12)]).exact is True
-    assert compute_gang_capacity(roles, GangMode.REPLICA, [NodePool(1, 16)]).exact is True
+    assert compute_gang_capacity(roles, GangScope.REPLICA, [NodePool(2, 12)]).exact is False
+    assert compute_gang_capacity(roles, GangScope.REPLICA, [NodePool(3, 12)]).exact is True
+    assert compute_gang_capacity(roles, GangScope.REPLICA, [NodePool(1, 16)]).exact is True
 
 
 def test_kueue_may_admit_part_of_a_group() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fusioninfer_pulumi.plugins.capacity import (
-    GangMode,
+    GangScope,
     NodePool,
     NodePoolArgs,
     RoleDemand,
@@ -117,7 +117,7 @@ def _fit(free: list[NodePool], load: PoolLoad) -> PoolFit:
     demands = [
         RoleDemand(str(index), count, shape, count) for index, (shape, count) in enumerate(load)
     ]
-    outcome = compute_gang_capacity(demands, GangMode.ALL_PODS, free)
+    outcome = compute_gang_capacity(demands, GangScope.ALL_PODS, free)
     if outcome.status != "Full":
         return PoolFit.NO
     if outcome.exact:
