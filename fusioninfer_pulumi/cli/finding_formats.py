@@ -53,7 +53,7 @@ def format_finding_line(origin: Origin, finding: Finding) -> str:
 
 
 def format_finding(finding: Finding) -> str:
-    """Return `roles[0].port: message`, or only the message if it is about no field."""
+    """Return `roles[0].port: message`, or only the message if the finding is not about a field."""
     return f"{one_line(finding.path)}: {finding.text}" if finding.path else finding.text
 
 

@@ -58,7 +58,7 @@ class Installation:
 def describe_repository(
     url: str = ADDRESS.removeprefix("git+"), revision: str | None = RELEASE_TAG
 ) -> Installation:
-    """Describe an installation from a git repository; `None` is the default branch."""
+    """Describe an installation from a git repository; None means the default branch."""
     ref = f"@{revision}" if revision else ""
     lines = [f"{package} @ git+{url}{ref}{directory}" for package, directory in _PACKAGES.items()]
     # Pulumi downloads packages from git repositories only over HTTPS.
@@ -111,7 +111,7 @@ class NewProject:
 
     Attributes:
         defaults: Defaults of the project's configuration: model, accelerator, replicas.
-        gpus: GPUs of each pod, None to let the library choose.
+        gpus: GPUs of each pod; None means that the library chooses.
         prefill_decode: Whether prefill and decode are separate roles.
         is_template: Whether the project is a template: `pulumi new` asks for its configuration.
     """

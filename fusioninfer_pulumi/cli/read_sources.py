@@ -56,8 +56,8 @@ class Source:
     """A source of a command.
 
     Attributes:
-        name: Its name in messages: the paths on the command line.
-        documents: Its documents in order, after a document for each error from reading a file.
+        name: Name in messages: the paths on the command line.
+        documents: First a document for each error from reading a file, then the source's documents.
         remarks: Findings about the source as a whole, or about options.
         objects: Objects that a program registered or a file contains; None to render the plans.
             Secrets of a program are marked (`mark_secret`), unless they are shown.
@@ -85,12 +85,12 @@ class Source:
     @property
     def findings(self) -> list[tuple[Origin, Finding]]:
         """All findings: document by document, then the remarks."""
-        findings = [located for document in self.documents for located in document.findings]
+        findings = [item for document in self.documents for item in document.findings]
         return [*findings, *self.remarks]
 
     @property
     def is_project(self) -> bool:
-        """Whether it is a Pulumi project."""
+        """Whether the source is a Pulumi project."""
         return self.encrypted is not None
 
     def ignore(self, rules: frozenset[str]) -> None:
@@ -134,7 +134,7 @@ def _apply_ignored(document: LoadedDocument, rules: frozenset[str]) -> LoadedDoc
 
 
 def list_service_objects(document: LoadedDocument) -> list[dict[str, Any]]:
-    """Return the objects of one service, or empty if it has errors."""
+    """Return the objects of one service; the list is empty if the document has errors."""
     from fusioninfer_pulumi.plan.service_objects import render
 
     if document.plan is None or document.has_errors:
@@ -147,9 +147,9 @@ class _Input:
     """One path on the command line; `-` is standard input.
 
     Attributes:
-        name: Its name in messages.
-        texts: The texts of its files.
-        unreadable: Why files cannot be read.
+        name: Name in messages.
+        texts: The texts of the files.
+        unreadable: Errors about files that cannot be read.
         project: The directory of a Pulumi project, or None for manifests.
     """
 

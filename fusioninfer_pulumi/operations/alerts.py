@@ -97,7 +97,7 @@ def _build_role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -
     has_two_revisions = f"count(count by ({REVISION}) ({targets})) > 1"
     timeout, partition = role.rollout.timeout, role.rollout.partition
     role_label = {"role": role.name}
-    # A running update restarts replicas one after the other. With a partition, pods of two
+    # A running update restarts replicas one at a time. With a partition, pods of two
     # revisions are the normal state.
     unless_updating = "" if partition else f" unless on() {has_two_revisions}"
     if minimum:

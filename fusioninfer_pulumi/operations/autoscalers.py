@@ -1,6 +1,6 @@
 """Autoscalers of roles, with the metrics and target values of `autoscaling.target`.
 
-Every metric is summed over the service, and the autoscaler divides it by the replicas. So pods that
+Every metric is summed over the service, and the autoscaler divides it by the replicas, so pods that
 are still loading their model do not affect it. Prefill and decode roles use the same metrics. Their
 target values are in inverse proportion to their replicas, so that scaling keeps the ratio of
 prefill to decode replicas.
@@ -77,12 +77,12 @@ def plan_autoscalers(
     )
 
 
-def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
+def build_autoscaler(meta: ServiceMeta, plan: AutoscalerPlan) -> Manifest:
     """Build a HorizontalPodAutoscaler or a ScaledObject."""
-    args = planned.args
+    args = plan.args
     annotated = replace(meta, annotations={**meta.annotations, **args.annotations})
-    object_meta = build_metadata(annotated, planned.name, get_role_labels(meta, planned.role.args))
-    target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
+    object_meta = build_metadata(annotated, plan.name, get_role_labels(meta, plan.role.args))
+    target = {"apiVersion": API_VERSION, "kind": KIND, "name": plan.name}
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
@@ -97,7 +97,7 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
             "triggers": [
                 # With ignoreNullValues false, a query without a result is an error, which leaves
                 # the replicas unchanged. By default KEDA takes the result as zero.
-                *(_make_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
+                *(_make_trigger(args, m, ignoreNullValues="false") for m in plan.target_metrics),
                 *(_make_trigger(args, metric) for metric in args.metrics),
                 *user_triggers,
             ],
@@ -108,7 +108,7 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
         "minReplicas": args.min_replicas,
         "maxReplicas": args.max_replicas,
         **behavior,
-        "metrics": [_make_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
+        "metrics": [_make_metric(metric) for metric in (*plan.target_metrics, *args.metrics)],
     }
     return build_object("autoscaling/v2", "HorizontalPodAutoscaler", object_meta, spec=spec)
 
@@ -156,7 +156,8 @@ def build_target_metrics(
 ) -> tuple[AutoscalingMetricArgs, ...]:
     """Return the metrics for a role's `target`: KEDA queries, or external metrics for an HPA.
 
-    Empty if `target` is not set or has no metrics. `roles` are all roles that run pods.
+    The result is empty if `target` is not set or has no metrics. `roles` are all roles that run
+    pods.
     """
     args, load = role.args.autoscaling, find_load_metrics(roles)
     if args is None or args.target is None or load is None or not isinstance(namespace, str):

@@ -32,7 +32,7 @@ class MonitoringPlan(NamedTuple):
     """The monitors, alerts and dashboards of one service.
 
     Attributes:
-        engines: Roles whose engines are scraped; empty with `monitoring.engines: false`.
+        engines: Roles whose engines are scraped; empty if `monitoring.engines` is false.
         scrapes_picker: Whether the endpoint picker is scraped.
         may_be_envoy_gateway: Whether the service has a route, and the gateway may be Envoy Gateway.
             The gateway dashboard shows Envoy Gateway's metrics.

@@ -122,14 +122,14 @@ def plan_operations(
 
 
 def build_operations(
-    meta: ServiceMeta, routing: Routing | None, planned: OperationsPlan
+    meta: ServiceMeta, routing: Routing | None, plan: OperationsPlan
 ) -> Iterator[dict[str, Any]]:
     """Yield the disruption budgets, autoscalers, monitors, alerts and dashboards of a service."""
-    for budget in planned.budgets:
+    for budget in plan.budgets:
         yield build_disruption_budget(meta, budget)
-    for autoscaler in planned.autoscalers:
+    for autoscaler in plan.autoscalers:
         yield build_autoscaler(meta, autoscaler)
-    monitoring = planned.monitoring
+    monitoring = plan.monitoring
     if monitoring is None:
         return
     yield from build_monitors(meta, routing, monitoring)

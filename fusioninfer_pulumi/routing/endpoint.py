@@ -30,7 +30,7 @@ class Endpoint(NamedTuple):
     Attributes:
         host: Host name, which may be an Output; None if only the live Gateway's status will have an
             address.
-        port: None for the scheme's default port.
+        port: Port, or None if it is the scheme's default port.
     """
 
     scheme: str
@@ -51,10 +51,10 @@ class Endpoint(NamedTuple):
 def find_endpoint(routing: Routing) -> Endpoint | None:
     """Return the endpoint of a service, or None without a route or without a host.
 
-    Its host is the first of these that exists: the route's first host name that a known listener
-    accepts, the route's first host name, a listener's host name, the address of the service's own
-    Gateway. Wildcards are ignored. It uses TLS if any listener for its host does, or without a
-    known listener, if the port is 443.
+    The host is the first of: the route's first host name that a known listener accepts; the route's
+    first host name; a listener's host name; the address of the service's own Gateway. Wildcards are
+    ignored. The endpoint uses TLS if any listener for its host does. If no listener is known, it
+    uses TLS if the port is 443.
     """
     if routing.route is None:
         return None

@@ -76,11 +76,11 @@ class EppPlan(NamedTuple):
 
     Attributes:
         name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
-        image: Its image; may be an Output.
+        image: The picker's image; may be an Output.
         settings: Inputs of the generated configuration, or None for a user's configuration.
-        config: Its EndpointPickerConfig as YAML.
-        summary: Its strategy, in one sentence.
-        env: Additional environment variables of its container.
+        config: The EndpointPickerConfig as YAML.
+        summary: The strategy, in one sentence.
+        env: Additional environment variables of the container.
     """
 
     name: str

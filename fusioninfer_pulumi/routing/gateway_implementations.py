@@ -122,12 +122,14 @@ class Implementation(NamedTuple):
     """One gateway implementation.
 
     Attributes:
-        gateway_class: Its usual GatewayClass.
-        accepts_timeouts: Whether it accepts an HTTPRoute with timeouts.
-        several_pools: How it handles a rule with several pools.
-        epp_protocol: `appProtocol` that it requires on the endpoint picker's Service.
-        build_extras: Builds the objects it needs in addition to the route, or None for none.
-        build_peers: Builds the peers that match its proxies; None if it is unknown where they run.
+        gateway_class: The implementation's usual GatewayClass.
+        accepts_timeouts: Whether the gateway accepts an HTTPRoute with timeouts.
+        several_pools: How the gateway handles a rule with several pools.
+        epp_protocol: `appProtocol` that the gateway requires on the endpoint picker's Service.
+        build_extras: Builds the objects that the gateway needs in addition to the route, or None
+            if the route is enough.
+        build_peers: Builds the peers that match the gateway's proxies, or None if it is unknown
+            where the proxies run.
         may_be_envoy_gateway: Whether its proxies may export Envoy Gateway's metrics.
     """
 
@@ -189,9 +191,8 @@ class GatewayPlan(NamedTuple):
     """The Gateway that is created for a service.
 
     Attributes:
-        name: Its name.
         annotations: The user's annotations; values may be Outputs.
-        spec: Its class, listeners and the user's other fields.
+        spec: The Gateway's class, listeners and the user's other fields.
     """
 
     name: str
@@ -200,23 +201,23 @@ class GatewayPlan(NamedTuple):
 
     @property
     def listeners(self) -> tuple[Mapping[str, Any], ...]:
-        """The listeners in its spec."""
+        """The listeners in the Gateway's spec."""
         return tuple(self.spec["listeners"])
 
 
 def find_implementation(router: RoleArgs) -> Implementation:
-    """Return the gateway implementation of a router role, `UNKNOWN` if it sets none."""
+    """Return the gateway implementation of a router role, or `UNKNOWN` if the role sets none."""
     if router.gateway is None or router.gateway.implementation is None:
         return UNKNOWN
     return IMPLEMENTATIONS.get(router.gateway.implementation, UNKNOWN)
 
 
 def plan_gateway(service: str, router: RoleArgs) -> GatewayPlan | None:
-    """Plan the Gateway of a service; None if the service uses existing Gateways or none.
+    """Plan the Gateway of a service, or return None if no Gateway is created.
 
-    The service uses existing Gateways in three cases: `gateway.refs` is set; its route is external
-    (`routedBy` or `httproute.refs`); or the route has `parentRefs`, and `gateway` sets nothing but
-    `implementation`.
+    No Gateway is created if `gateway` is not set, and in three other cases: `gateway.refs` is set;
+    the route is external (`routedBy` or `httproute.refs`); or the route has `parentRefs`, and
+    `gateway` sets nothing but `implementation`.
     """
     gateway = router.gateway
     if gateway is None or gateway.refs is not None or router.is_routed_externally:

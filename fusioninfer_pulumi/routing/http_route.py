@@ -39,9 +39,9 @@ class ParentPlan(NamedTuple):
 
     Attributes:
         location: Field that references it, for findings.
-        section: Name of the only listener to attach to, or None for any.
-        port: Port of the listeners to attach to, or None for any.
-        listeners: Its listeners, or None if unknown.
+        section: Name of the only listener to attach to; None means any listener.
+        port: Port of the listeners to attach to; None means any port.
+        listeners: The Gateway's listeners, or None if unknown.
     """
 
     location: Location
@@ -59,7 +59,7 @@ class RulePlan(NamedTuple):
         has_default_backends: Whether the library adds the backends, because the user's rule has
             none and is not a redirect.
         corrected: Indexes of backends that are replaced with the service's pool.
-        request_timeout: Timeout to add, None to add none.
+        request_timeout: Timeout to add to the rule, or None if the rule stays without one.
     """
 
     spec: Mapping[str, Any]
@@ -78,7 +78,7 @@ class RoutePlan(NamedTuple):
 
     Attributes:
         backend: Reference to the service's pool or Service.
-        parent_refs: References to Gateways, None to omit the field.
+        parent_refs: References to Gateways, or None if the field is omitted.
         hostnames: Host names; each may be an Output.
         split: Services whose pools share the requests of rules with default backends, each with
             its percentage, this service first. Empty if this service gets all requests.
@@ -106,7 +106,10 @@ class RoutePlan(NamedTuple):
 def plan_parents(
     location: Location, namespace: Any, router: RoleArgs, gateway: GatewayPlan | None
 ) -> tuple[ParentPlan, ...]:
-    """Return the Gateways in `parentRefs`, else the service's own, else those in `gateway.refs`."""
+    """Return the route's Gateways.
+
+    They are the first of: `httproute.parentRefs`; the service's own Gateway; `gateway.refs`.
+    """
     plans = []
     for field, ref, known_listeners in _find_parents(router, gateway):
         if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:

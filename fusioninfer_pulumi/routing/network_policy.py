@@ -58,7 +58,7 @@ def find_proxy_peers(
 def plan_network_policies(
     args: NetworkPolicyArgs | None, proxies: tuple[Manifest, ...]
 ) -> NetworkPolicyPlan | None:
-    """Plan the NetworkPolicies; None if they are disabled or the gateway's peers are unknown."""
+    """Plan the NetworkPolicies; return None if disabled or if the gateway's peers are unknown."""
     if args is None:
         return NetworkPolicyPlan(proxies) if proxies else None
     if args.gateway_namespace is not None:

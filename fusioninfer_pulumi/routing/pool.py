@@ -61,7 +61,7 @@ class PoolPlan(NamedTuple):
         selector: Labels that only the serving pods have.
         ports: Ports of each pod, of which the picker chooses one. There are several if the ranks of
             an engine have separate ports.
-        roles: Names of the roles whose pods it contains.
+        roles: Names of the roles whose pods the pool contains.
         args: The user's settings, with Pulumi's options.
     """
 
@@ -73,7 +73,7 @@ class PoolPlan(NamedTuple):
 
     @property
     def ports_text(self) -> str:
-        """Its ports, for messages."""
+        """The ports, for messages."""
         noun = "port" if len(self.ports) == 1 else "ports"
         return f"{noun} {', '.join(map(str, self.ports))}"
 
@@ -167,7 +167,7 @@ class RewritePlan(NamedTuple):
 
     Attributes:
         api_version: The apiVersion that the endpoint picker watches.
-        rules: Its rules; rules for all names come last.
+        rules: The rules; rules for all names come last.
     """
 
     name: str
@@ -180,7 +180,7 @@ class RewritePlan(NamedTuple):
 
 
 def plan_rewrites(service: str, router: RoleArgs, family: EppFamily) -> RewritePlan | None:
-    """Plan the rewrites of a router role; None if it has none or its picker supports none."""
+    """Plan the rewrites of a router role, or None if it has none or its picker supports none."""
     if not router.model_rewrites or family.rewrite_api is None:
         return None
     rules = [

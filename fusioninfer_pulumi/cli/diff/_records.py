@@ -64,9 +64,14 @@ class RoleEffect(NamedTuple):
         service: Service, or the workload's name if it has no labels of this library.
         role: Role, or the workload's name if it has no labels of this library.
         kind: Kind of the workloads that run the role.
+        replicas: Number of replicas.
+        restarts: Replicas that restart.
+        added: Replicas that start.
+        removed: Replicas that stop.
         kept: Replicas that do not restart.
         reason: Why replicas change; empty if no replica changes.
-        held: Replicas of `kept` that `rollout.partition` excludes from a change of the template.
+        held: The part of `kept` that does not receive a new pod template, because of
+            `rollout.partition`.
         restart_reason: The part of `reason` about restarts. If `partition lowered`, the replicas
             that still have the old template restart; they are not in `restarts`.
         role_change: The part of `reason` about the role, such as `replicas 2 -> 3`.

@@ -285,7 +285,7 @@ def _compare_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldC
 
 
 def _index_by_name(items: list[Any], merge_key: str) -> dict[str, Any] | None:
-    """Index items by the text at `merge_key`; return None if any text is missing or repeated."""
+    """Map the text at `merge_key` to each item; return None if a text is missing or repeated."""
     by_name: dict[str, Any] = {}
     for item in items:
         name = item.get(merge_key) if isinstance(item, dict) else None
