@@ -296,7 +296,7 @@ class ModelArgs(SpecModel):
         for field, field_scheme in _SCHEME_OF_FIELD.items():
             # Adapters are also downloaded with the credentials in these two fields.
             allowed = schemes if field in ("token_secret", "s3") else {scheme}
-            message = f"belongs to {field_scheme}:// (this model is {scheme}://)"
+            message = f"belongs to {field_scheme}:// (this model is {scheme}://); remove it"
             yield inapplicable_rule(field, message, when=field_scheme not in allowed)
         if self.cache is None:
             return

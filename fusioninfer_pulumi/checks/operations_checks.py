@@ -52,12 +52,12 @@ def check_disruption_budgets(service: BuiltService) -> Iterator[Finding]:
             field = ("roles", role.position, *field)
         count = len(role.replicas)
         if role.is_autoscaled:
-            message = f"{role.name} is autoscaled; set maxUnavailable to at least 1 replica instead"
+            message = f'role "{role.name}" is autoscaled; set maxUnavailable to at least 1 instead'
             yield error(FIELD_OUT_OF_PLACE, field, message)
         else:
             message = (
-                f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
-                "never finish; add a replica, or delete the pods by hand"
+                f'allows no eviction of role "{role.name}" (replicas: {count}), so node drains and '
+                "upgrades never finish; add a replica, or delete the pods by hand"
             )
             yield warning(DISRUPTION_BUDGET_BLOCKS_EVICTION, field, message)
 
@@ -104,14 +104,14 @@ def _check_engine_monitor(role: RolePlan) -> Iterator[Finding]:
     location, port = ("roles", role.position), role.pods.port
     reason = role.pods.command.explain_missing_metrics()
     if reason is not None:
-        message = f"monitoring gets no metrics from {role.name}: {reason}"
+        message = f'monitoring gets no metrics from role "{role.name}": {reason}'
         yield warning(ENGINE_WITHOUT_METRICS, location, message)
     if find_declared_port(role, port) is None:
         yield error(
             MONITORED_TARGET_MISSING,
             (*location, "template" if role.args.template else "leaderTemplate"),
-            f"monitoring finds pods by declared ports, and port {port} of {role.name} is not "
-            "declared; add it to the container's ports "
+            f'monitoring finds pods by declared ports, and port {port} of role "{role.name}" is '
+            "not declared; add it to the container's ports "
             f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
         )
 
@@ -250,7 +250,7 @@ def _check_picker_target(
         yield error(FIELD_REQUIRED, target, message)
     if routing is None or picker is None:
         return
-    queue_reason = f"{role.name} is scaled by requests that the endpoint picker queues"
+    queue_reason = f'role "{role.name}" is scaled by requests that the endpoint picker queues'
     has_metrics = picker.epp.args.metrics is not MetricsMode.OFF
     is_unmonitored = service.args.monitoring is not None and service.args.monitoring.picker is False
     yield from check_fields(

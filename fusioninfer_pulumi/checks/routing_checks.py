@@ -257,8 +257,8 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
         reason = command.explain_missing_metrics()
         if reason is not None:
             message = (
-                f"the endpoint picker's {joined_features} cannot work without metrics of "
-                f"{role.name}: {reason}"
+                f"the endpoint picker's {joined_features} cannot work without metrics of role "
+                f'"{role.name}": {reason}'
             )
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
     if epp.settings is None:

@@ -247,8 +247,8 @@ def _check_reachability(service: BuiltService) -> Iterator[Finding]:
         make_finding = error if is_explicit else warning
         field = ("parallelism", "portPerRank") if is_explicit else ()
         message = (
-            f"{role.name} serves on ports {role.pods.ports_text}, but the Service reaches only "
-            f"{role.pods.port}, so the other ranks receive no requests; {remedy}, or let the "
+            f'role "{role.name}" serves on ports {role.pods.ports_text}, but the Service reaches '
+            f"only {role.pods.port}, so the other ranks receive no requests; {remedy}, or let the "
             "ranks share a port"
         )
         yield make_finding(SERVING_PORTS_DIFFER, ("roles", role.position, *field), message)

@@ -149,7 +149,8 @@ def test_change_that_kueue_rejects_is_not_simulated(
         assert (update.obstacle, rejected) == ("", [])
     else:
         text = f"Kueue rejects a change of {what} in a running LeaderWorkerSet; rename the role"
-        assert update.obstacle.startswith(f"`pulumi up` rejects it: {text}")
+        assert update.obstacle.startswith(f"`pulumi up` rejects it: roles[0]: {text}")
+        assert update.obstacle.endswith(" [kueue-immutable]")
         (note,) = rejected
         assert text in note
 

@@ -235,7 +235,7 @@ def test_hpa_follows_external_metrics_of_the_service() -> None:
         (service({**router(flowControl=True), "endpointPickerConfig": "plugins: []"}, role()),
          "flowControl: has no effect: endpointPickerConfig replaces it"),
         (scaled(keda("queue"), {**router(), "endpointPickerConfig": "plugins: []"}),
-         "endpointPickerConfig: requires featureGates: [flowControl], because inference"),
+         "endpointPickerConfig: requires featureGates: [flowControl], because role \"inference\""),
         (scaled(keda("queue"), router(metrics="Off")), "endpointPicker.metrics: is required: auto"),
         (scaled(keda("queue"), router(), monitoring={"picker": False}), "picker: cannot be false"),
         (scaled(keda("queue"), router(flowControl=False)), "flowControl: cannot be false: "),
