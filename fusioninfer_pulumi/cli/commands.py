@@ -317,8 +317,10 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placem
         results = [place_source(item, options.inventory, options.previous) for item in sources]
         return results[0]  # manifests are the first source, if there are any; projects give None
     if options.previous is not None:
-        message = "--previous has no effect without --inventory"
-        sources[0].add(options.previous, error(OPTION_OUT_OF_PLACE, (), message))
+        sources[0].add(
+            options.previous,
+            error(OPTION_OUT_OF_PLACE, (), "--previous has no effect without --inventory"),
+        )
     return None
 
 

@@ -318,8 +318,10 @@ def _run_project(input_: _Input, options: argparse.Namespace) -> Source:
             file = str(Path(input_.name, service.origin.file))
             source.documents.append(service._replace(origin=service.origin._replace(file=file)))
         if not recording.services and options.command in _COMMANDS_NEEDING_SERVICES:
-            text = "the program creates no InferenceService"
-            source.add(input_.name, warning(PROGRAM_WITHOUT_SERVICE, (), text))
+            source.add(
+                input_.name,
+                warning(PROGRAM_WITHOUT_SERVICE, (), "the program creates no InferenceService"),
+            )
         source.add(input_.name, *recording.findings)
     return source
 

@@ -186,8 +186,9 @@ class RecordingMonitor(MockMonitor, Mocks):
         if token == TOKEN:
             self.origins[name] = self._find_origin(request)
         if request.remote or (request.custom and _EXPANDED.match(token)):
-            text = "only the Pulumi engine can expand it; its objects are missing"
-            self.unknown.add(f'{token} "{name}": {text}')
+            self.unknown.add(
+                f'{token} "{name}": only the Pulumi engine can expand it; its objects are missing'
+            )
             return Struct()
         if token == _PROVIDER and "namespace" in properties:
             self.unknown.add(f'provider "{name}" adds a namespace, which the output does not show')
