@@ -12,6 +12,7 @@ from fusioninfer_pulumi import render
 from fusioninfer_pulumi.checks.update_checks import check_update
 from fusioninfer_pulumi.cli.diff import compare
 from fusioninfer_pulumi.component.stack_state import find_stack_lws
+from fusioninfer_pulumi.findings import Finding, format_with_rule
 
 Manifest = dict[str, Any]
 
@@ -30,19 +31,19 @@ def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
 def check_edit(engine: Any, old: Manifest, new: Manifest) -> list[str]:
     """Return the errors of an edit; assert that the component and `diff` report the same."""
     engine.state = state_of(old)
-    expected: list[str] = []
+    expected: list[Finding] = []
     plans = plan_of(old), plan_of(new)
     before, after = map(render, plans)
 
     def program() -> None:
-        expected.extend(map(str, check_update(plans[1], after, find_stack_lws("svc", plans[1]))))
+        expected.extend(check_update(plans[1], after, find_stack_lws("svc", plans[1])))
 
     engine.run(program)
     notes = compare(before, after, plans=([plans[0]], [plans[1]])).notes
     assert [note for note in notes if note.startswith("error: ")] == [
-        f"error: {e}" for e in expected
+        f"error: {format_with_rule(finding)}" for finding in expected
     ]
-    return expected
+    return list(map(str, expected))
 
 
 def assert_edit_errors(engine: Any, old: Manifest, new: Manifest, *starts: str) -> None:

@@ -142,7 +142,7 @@ def test_unreadable_files_in_a_directory_are_reported(run: Run) -> None:
     status, _, messages = run("check", "set")
     assert status == 2
     assert [message.split(": ")[:2] for message in messages] == [
-        ["set/b.yaml", "invalid YAML"],
+        ["set/b.yaml", "the file is not UTF-8 text; convert it to UTF-8"],
         ["set/c.yaml", "invalid YAML"],
     ]
 
