@@ -52,9 +52,9 @@ def plan(options: argparse.Namespace) -> int:
         from fusioninfer_pulumi.cli.cluster_findings import add_cluster_findings
 
         add_cluster_findings(sources, options.context, dry_run=False)
-    # The text output already shows the findings of each service.
-    stops = _report_findings(options, sources, omits_services=options.output == "text")
-    status = 2 if stops else 0
+    # At a terminal, the text output already shows the findings of each service.
+    omits_services = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
+    status = 2 if _report_findings(options, sources, omits_services=omits_services) else 0
     if status and (has_errors or placement is None):
         return status
     updates: list[ServiceTimeline] | None = None

@@ -97,9 +97,8 @@ def _format_workflow_command(file: str, line: int | None, finding: Finding) -> s
 
 def _escape(text: str, extra: str = "") -> str:
     """Percent-encode `%`, line breaks and `extra` characters: a line feed becomes `%0A`."""
-    return "".join(
-        f"%{ord(letter):02X}" if letter in f"%\r\n{extra}" else letter for letter in text
-    )
+    special = f"%\r\n{extra}"
+    return "".join(f"%{ord(letter):02X}" if letter in special else letter for letter in text)
 
 
 def add_line(

@@ -78,4 +78,4 @@ def test_output_fits_the_terminal(partial: str, columns: int, colors: bool) -> N
     if columns == 80:
         (start,) = [number for number, line in enumerate(lines) if line.startswith("warning")]
         assert lines[start + 1].startswith(" " * 9)
-    assert err == ""  # the plan shows the warning
+    assert err.count("warning") == 1
