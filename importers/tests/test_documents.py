@@ -98,8 +98,8 @@ def test_multi_node_example_with_too_few_accelerators_is_rejected() -> None:
         message.rpartition("needs ")[2] for message in reject(complete(PAGE["several nodes"]))
     ]
     assert messages == [
-        "64 accelerators, but a replica has 2 nodes x 8 = 16",
-        "32 accelerators, but a replica has 2 nodes x 4 = 8",
+        "64 accelerators, but a replica has 2 nodes x 8 = 16; request 32 per pod, or use smaller sizes",
+        "32 accelerators, but a replica has 2 nodes x 4 = 8; request 16 per pod, or use smaller sizes",
     ]
 
 

@@ -294,7 +294,9 @@ def test_service_with_largest_weight_has_the_shared_route() -> None:
         "parentRefs": GATEWAY,
     }
     (expected,) = [item for item in warn(*documents) if "InferencePools" in item]
-    assert expected.startswith("f#5: warning: rules[0].targetModels: name several InferencePools")
+    assert expected.startswith(
+        "f#5: warning: rules[0].targetModels: a rule with several InferencePools"
+    )
 
 
 def test_target_keeps_its_own_rule() -> None:

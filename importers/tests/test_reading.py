@@ -76,7 +76,8 @@ def test_core_findings_name_source_fields() -> None:
     assert reject(serving(role(), role("other", entryTemplate=wrong))) == [
         (
             "f: template.roles[1].entryTemplate.spec.containers[0].args: --tensor-parallel-size 4 "
-            "needs 4 accelerators, but the pod has 1"
+            "needs 4 accelerators, but the pod has 1; request 4 per pod, or use "
+            "smaller sizes"
         ),
         (
             "f: template.roles[1].entryTemplate.spec.containers[0].image: must be "
