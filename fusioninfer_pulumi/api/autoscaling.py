@@ -147,7 +147,7 @@ class AutoscalingArgs(SpecModel):
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the autoscaler, in addition to the service's; values may be Outputs."""
 
-    FIRST_ENABLES_REST = ("target", "target_requests", "time_to_first_token", "time_per_token")
+    REST_REQUIRES_FIRST = ("target", "target_requests", "time_to_first_token", "time_per_token")
 
     @property
     def latency_goals(self) -> dict[str, Fraction]:

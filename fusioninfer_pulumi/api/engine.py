@@ -111,7 +111,7 @@ class ParallelismArgs(SpecModel):
             return max(self.data // self.data_local, 1)
         return self.pipeline
 
-    FIRST_ENABLES_REST = ("data", "data_local", "data_rpc_port", "port_per_rank")
+    REST_REQUIRES_FIRST = ("data", "data_local", "data_rpc_port", "port_per_rank")
 
 
 def parallelism_findings(
@@ -123,6 +123,7 @@ def parallelism_findings(
     if sizes.data is not None and local is not None and data % local:
         message = f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}"
         yield error(PARALLELISM_NOT_DIVISIBLE, (*location, "dataLocal"), message)
+    # A copy with several pipeline stages may span pods, so `dataLocal` does not determine them.
     elif (sizes.pipeline or 1) > 1 and data > 1 and node_count is None:
         message = (
             f"together with data ({data}) does not determine the pods per replica; "

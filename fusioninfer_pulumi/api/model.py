@@ -219,7 +219,7 @@ class CacheArgs(SpecModel):
 
     warm_up: bool = False
     """Whether a Job downloads the model before the pods are created. The pods then mount the cache
-    read-only, unless `readOnly` is false. Otherwise the engines download into the cache."""
+    read-only, unless `readOnly` is false. Without a warm-up the engines download into the cache."""
 
     mount_model: bool = False
     """Whether to mount the model's directory at `model.mountPath`, and each adapter's at
@@ -239,7 +239,7 @@ class CacheArgs(SpecModel):
     `readOnly`. Pods with `kvTransfer` reuse it only with vLLM 0.28 or later."""
 
     ONE_OF = ("claim_name", "storage")
-    FIRST_ENABLES_REST = ("warm_up", "job", "mount_model", "read_only")
+    REST_REQUIRES_FIRST = ("warm_up", "job", "mount_model", "read_only")
 
 
 class ModelArgs(SpecModel):
@@ -295,16 +295,16 @@ class ModelArgs(SpecModel):
         schemes = {scheme, *(adapter.uri.partition("://")[0] for adapter in adapters)}
         for field, field_scheme in _SCHEME_OF_FIELD.items():
             # Adapters are also downloaded with the credentials in these two fields.
-            allowed = schemes if field in ("token_secret", "s3") else {scheme}
+            used_schemes = schemes if field in ("token_secret", "s3") else {scheme}
             message = f"belongs to {field_scheme}:// (this model is {scheme}://); remove it"
-            yield inapplicable_rule(field, message, when=field_scheme not in allowed)
+            yield inapplicable_rule(field, message, when=field_scheme not in used_schemes)
         if self.cache is None:
             return
         if scheme in ("pvc", "oci"):
             reason = f"{scheme}:// is mounted directly; remove it"
             yield no_effect_rule("cache", reason, severity=Severity.ERROR)
         elif self.cache.warm_up:
-            reason = "the warm-up fetches the model; remove it"
+            reason = "the warm-up fetches the model; remove fetch"
             yield no_effect_rule("fetch", reason, severity=Severity.ERROR)
         elif scheme == "s3" or self.fetch is Fetch.INIT_CONTAINER:
             reason = "init containers of several pods would write the same files at once"
@@ -317,7 +317,7 @@ URI_FORMATS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or 
 # huggingface_hub, `validate_repo_id`: neither `--` nor `..`, no `-` or `.` at an end, no `.git`.
 _PART = r"(?![\w.-]*(?:--|\.\.|\.git(?![\w.-])))\w(?:[\w.-]*\w)?"
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-# distribution/reference: a host with its port, parts in lower case, a tag, a digest.
+# distribution/reference: the path of an image, in lower case.
 _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 #: Patterns of the text after `scheme://`; the groups are attributes of `ModelSource`.
 _FORMATS = {

@@ -107,10 +107,10 @@ class MultinodeArgs(SpecModel):
     `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."""
 
     launcher: Annotated[Launcher, Field(strict=False)] | None = None
-    """How the pods of a replica form one engine. By default the first that applies: `none` if the
-    `workerTemplate` has a command, or is set without `parallelism`;
-    `data-parallel` for vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for
-    SGLang and generated containers; `ray`."""
+    """How the pods of a replica form one engine. By default the first that applies: `none` if
+    `workerTemplate` has a command, or if it is set and `parallelism` is not; `data-parallel` for
+    vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for SGLang and
+    generated containers; otherwise `ray`."""
 
 
 class NetworkConfigArgs(SpecModel):
@@ -169,7 +169,7 @@ class ResourceClaimArgs(SpecModel):
         return self.device_class_name is not None or self.spec is not None
 
     ONE_OF = ("device_class_name", "spec", "template_name", "claim_name")
-    FIRST_ENABLES_REST = ("device_class_name", "count", "selectors", "admin_access")
+    REST_REQUIRES_FIRST = ("device_class_name", "count", "selectors", "admin_access")
 
 
 class RoleArgs(SpecModel):

@@ -119,7 +119,7 @@ def _check_cluster_queue(cluster_queue: Object, plans: list[ServicePlan]) -> Clu
             f"{_format_requesters(requesters)}: Kueue admits none of these replicas"
         )
         yield requesters[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
-    # In a cohort, which v1beta1 calls `cohort`, the queue may borrow from other queues.
+    # A queue in a cohort (`cohortName`, or `cohort` in v1beta1) may borrow from other queues.
     if spec.get("cohortName") or spec.get("cohort"):
         return
     flavor_quotas = [

@@ -26,6 +26,7 @@ def check_rollout_settings(plan: ServicePlan) -> Iterator[Finding]:
         return
     for role in plan.roles:
         rollout, count = role.rollout, len(role.replicas)
+        # As the user set it, for messages; `rollout` has the resulting numbers.
         unavailable = role.get_rollout_field("max_unavailable")
         is_rolling = rollout.strategy is RolloutStrategy.ROLLING
         if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
@@ -53,20 +54,20 @@ def check_startup_timeouts(plan: ServicePlan) -> Iterator[Finding]:
 
 
 def _check_group_rollout(plan: ServicePlan, groups: int) -> Iterator[Finding]:
-    role_row = inapplicable_rule(
+    role_rule = inapplicable_rule(
         ("strategy", "max_unavailable", "max_surge", "partition"),
         "applies to one role and conflicts with rollout.level Group, which updates whole groups; "
         "remove it, or use level Role",
     )
     for role in plan.roles:
-        yield from check_fields(("roles", role.position, "rollout"), role.args.rollout, role_row)
+        yield from check_fields(("roles", role.position, "rollout"), role.args.rollout, role_rule)
     message = "counts replicas and conflicts with rollout.level Group; remove it"
-    service_row = inapplicable_rule("max_surge", message)
-    yield from check_fields(("rollout",), plan.rollout, service_row)
+    service_rule = inapplicable_rule("max_surge", message)
+    yield from check_fields(("rollout",), plan.rollout, service_rule)
     rollout = resolve_group_rollout(plan)
     is_rolling = rollout.strategy is RolloutStrategy.ROLLING
     if is_rolling and groups == 1:
-        message = "Group lets an update take down the only group and so the service; add a group"
+        message = "level Group lets an update take down the only group; add a group"
         yield warning(UPDATE_TAKES_SERVICE_DOWN, ("rollout", "level"), message)
     elif is_rolling and groups > 1 and rollout.max_unavailable >= groups:
         unavailable = plan.rollout.max_unavailable
@@ -77,8 +78,8 @@ def _check_group_rollout(plan: ServicePlan, groups: int) -> Iterator[Finding]:
 def check_rollout_layout(plan: ServicePlan) -> Iterator[Finding]:
     """Check `rollout` against the layout; report a field of the service once, not for each role."""
     sub_groups = plan.gang.sub_groups if plan.gang is not None else None
-    needs_lowest = any(sub_group.needs_lowest for sub_group in sub_groups or ())
-    if plan.shape.layout is Layout.PER_ROLE and needs_lowest:
+    needs_lowest_ordinals = any(sub_group.needs_lowest for sub_group in sub_groups or ())
+    if plan.shape.layout is Layout.PER_ROLE and needs_lowest_ordinals:
         yield error(
             FIELD_OUT_OF_PLACE,
             ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
@@ -109,8 +110,8 @@ def _check_role_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
         and rollout.max_unavailable >= len(role.replicas) > 0
     ):
         message = (
-            f"has no effect, because maxUnavailable ({rollout.max_unavailable}) allows all "
-            f'replicas of role "{role.name}" to restart at once; set maxUnavailable: 0'
+            f'has no effect, and all replicas of role "{role.name}" may restart at once, because '
+            f"maxUnavailable is {rollout.max_unavailable}; set maxUnavailable: 0"
         )
         yield warning(UPDATE_TAKES_SERVICE_DOWN, role.locate_rollout_field("max_surge"), message)
     if per_role and rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:

@@ -120,7 +120,7 @@ def build_next_request(manifest: Mapping[str, Any], response: Response) -> Mappi
 def _convert_response(
     plan: ServicePlan, dry_run: DryRunObject, response: Response
 ) -> Iterator[tuple[str, ServicePlan | None, Finding]]:
-    """Yield the findings about a response, each after its cause and its service."""
+    """Yield the findings about a response, as tuples of cause, service and finding."""
     if response.is_accepted or response.code == 0:
         return  # code 0: the cluster does not serve the kind, which `check_apis` reports
     kind = dry_run.manifest["kind"]
@@ -168,7 +168,7 @@ def _convert_rejection(
             # The service's running pods count against the quota, but may be replaced.
             or "exceeded quota" in reason
             or _IMMUTABLE.search(reason)
-            # A webhook may accept the pod only from the user of its controller.
+            # A webhook may accept the pod only from its controller's ServiceAccount.
             or (dry_run.template and _WEBHOOK in response.reply)
         )
         make_finding = warning if is_uncertain else error

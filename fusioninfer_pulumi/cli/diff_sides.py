@@ -53,7 +53,7 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
             existed = not _is_empty(old_path)
             if existed:
                 old = read_diff_side(str(old_path), options, old.name)
-                old.render()
+                old.render()  # while the files exist; `old` keeps the result
     except _RevisionError as exc:
         old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(exc)))
         return DiffSides(old, Source(path, objects=[]), blocking_sources=(old,))

@@ -29,17 +29,19 @@ def report(
     `texts` are the texts of the sources by file; `output` is `text`, `json` or `github`.
     """
     parse = functools.cache(parse_yaml_nodes)  # once for each text, and only if it is needed
-    with_lines = [
+    items_with_lines = [
         (add_line(origin, item.location, texts, parse), item) for origin, item in findings
     ]
     if output == "text":
         sys.stderr.writelines(
-            # A finding about a field shows the field's line, any other the document's number.
-            f"{format_finding_line(with_line if finding.location else origin, finding)}\n"
-            for (origin, finding), (with_line, _) in zip(findings, with_lines, strict=True)
+            # A finding about a field shows its line, other findings show the document's number.
+            f"{format_finding_line(line_origin if finding.location else origin, finding)}\n"
+            for (origin, finding), (line_origin, _) in zip(findings, items_with_lines, strict=True)
         )
         return
-    located = [(*_find_file_and_line(origin, finding), finding) for origin, finding in with_lines]
+    located = [
+        (*_find_file_and_line(origin, finding), finding) for origin, finding in items_with_lines
+    ]
     if output == "github":
         sys.stdout.writelines(starmap(_format_workflow_command, located))
     else:
@@ -82,6 +84,7 @@ def _find_file_and_line(origin: Origin, finding: Finding) -> tuple[str, int | No
     file = str(path.relative_to(directory)) if path.is_relative_to(directory) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
     if frame is not None:
+        # The origin of a program is its directory.
         return f"{file}/{frame['file']}", int(frame["line"])
     return file, origin.line
 

@@ -321,8 +321,8 @@ def _run(arguments: Sequence[str]) -> int:
 def _prepare_streams() -> None:
     """Replace closed streams, and set the encoding to UTF-8."""
     # Opened for reading, so that writes fail: lost output must not look like success.
-    sys.stdout = sys.stdout or Path(os.devnull).open("r")  # noqa: SIM115  # as long as the process
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  # likewise
+    sys.stdout = sys.stdout or Path(os.devnull).open("r")  # noqa: SIM115  # open until the process ends
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  # see above
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -334,7 +334,7 @@ def _discard_output() -> None:
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Build the parser; other commands than `command` get no arguments, unless it is None."""
+    """Build the parser. Only `command` gets its arguments; if it is None, all commands do."""
     top = argparse.ArgumentParser(
         prog="fusioninfer-pulumi",
         description="Plan, check and render LLM inference services. No cluster is needed.",

@@ -192,7 +192,7 @@ def _make_fact_table(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) ->
         if levels is not None:
             names = (f"{plan.service}-{level.name} {level.priority}" for level in levels.levels)
             table.add_row("Priorities", f"{', '.join(names)}, any other request 0")
-    if plan.has_service_endpoint:
+    if plan.clients_use_service:
         target = build_service_reference(plan.service, plan.roles, plan.shape)
         host = f"{target['name']}.{replace_output(plan.namespace)}.svc"
         table.add_row("Endpoint", f"http://{host}:{target['port']}")

@@ -193,7 +193,7 @@ class InferenceService(pulumi.ComponentResource):
 
     def _compute_endpoint(self, observed_objects: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
         plan, routing = self.plan, self.plan.routing
-        if routing is None or plan.has_service_endpoint:
+        if routing is None or plan.clients_use_service:
             target = build_service_reference(plan.service, plan.roles, plan.shape)
             host, port = target["name"], target["port"]
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
@@ -208,8 +208,8 @@ class InferenceService(pulumi.ComponentResource):
 
         def format_gateway_url(values: list[LiveObjects]) -> str:
             gateways, observed = values
-            # The Gateway may have received its address while the update waited.
             (name,) = gateways
+            # The Gateway may have received its address while the update waited.
             live_gateway = find_latest(gateways[name], observed.get(name)) or {}
             return endpoint_plan.format_gateway_url(live_gateway.get("status"))
 

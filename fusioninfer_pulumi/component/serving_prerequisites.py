@@ -87,7 +87,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
         super().__init__(TOKEN, name, None, opts)
         self._name = name
         plans = map(_get_plan, self._args.services)
-        # An invalid service's own component reports its errors.
+        # The components of invalid services report their errors.
         self._plans = [plan for plan in plans if not filter_errors(plan.findings)]
         releases = self._check_cluster()
         self.checked = releases.apply(lambda releases_or_none: releases_or_none is not None)
@@ -106,9 +106,9 @@ class ServingPrerequisites(pulumi.ComponentResource):
             )
             # Releases are not secret, although the kubeconfig is.
             return pulumi.Output.unsecret(releases)
-        is_explicit = kubeconfig is not None or self._args.context is not None
+        names_cluster = kubeconfig is not None or self._args.context is not None
         kubeconfig = kubeconfig or settings.get("kubeconfig")
-        if not is_explicit and get_kubernetes_provider(self):
+        if not names_cluster and get_kubernetes_provider(self):
             self._warn("the provider's cluster is not known here; pass its kubeconfig or context")
             return pulumi.Output.from_input(None)
         return pulumi.Output.from_input(self._read_releases(kubeconfig, context))

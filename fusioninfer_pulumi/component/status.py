@@ -117,8 +117,8 @@ def get_current_status(live: Live | None) -> Live:
     Replicas may still have to restart for the current spec, even if the older conditions are true.
     """
     status: Live = (live or {}).get("status") or {}
-    # LeaderWorkerSet 0.9 sets observedGeneration in the status and the condition, whose value takes
-    # precedence.
+    # LeaderWorkerSet 0.9 sets `observedGeneration` in the status and in the condition, which takes
+    # precedence. Nothing else is read from the merged mapping.
     return {} if _is_outdated(live, {**status, **find_condition(status, "Available")}) else status
 
 
@@ -141,8 +141,8 @@ def count_ready_replicas(lws_plan: LwsPlan, live: Live | None) -> int:
     """Count the ready replicas of a LeaderWorkerSet.
 
     If each replica has its own LeaderWorkerSet (`ordinal` is set), its pods must have the object's
-    current spec. In a shared one, ready replicas of older specs count too, because LeaderWorkerSet
-    restarts them gradually.
+    current spec. In a shared one, replicas that have not restarted yet count too, once the status
+    is about the current spec: LeaderWorkerSet restarts them gradually.
     """
     if lws_plan.ordinal is not None:
         return int(is_ready(live))
@@ -165,8 +165,8 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
 def explain_unplaced_gang(pod_group: Live) -> str | None:
     """Explain why a gang has not been scheduled yet, or None if it has.
 
-    Unlike `explain_blocked_gang`, it returns a text even if no reason is known yet. Once a gang has
-    been scheduled, single pods may still be pending.
+    Unlike `explain_blocked_gang`, it returns a text even if no reason is known yet, and None once
+    the gang has been scheduled, even if single pods are pending.
     """
     is_running = (pod_group.get("status") or {}).get("phase") == "Running"
     if is_running or _find_native_condition(pod_group).get("status") == "True":

@@ -90,8 +90,8 @@ class Update:
         self.plan, self._manifests, self._resolve_render_only = plan, manifests, resolve_render_only
         self._observed_before = read_observed(name)
         self._state = build_initial_state(plan, manifests, existing, self._observed_before)
-        # An older version of this library recorded no availability either, but its LeaderWorkerSets
-        # are in the state.
+        # A new service has no record, and no LeaderWorkerSets in the state. (Older versions of this
+        # library recorded nothing either, but their LeaderWorkerSets are in the state.)
         self._is_new = self._observed_before.last_available is None and existing == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
@@ -203,7 +203,8 @@ class Update:
             return
         for service_name in service_names:
             await self._wait_for_service(service_name)
-        # Time spent waiting for other services does not count against this service's deadline.
+        # Time spent waiting for other services does not count against this service's deadline. It
+        # starts at `_available_at`; before that both are infinite, and this changes nothing.
         self.deadline += max(0.0, time.monotonic() - self._available_at)
 
     async def _wait_for_service(self, service_name: str) -> None:
@@ -245,8 +246,8 @@ class Update:
         """
         level = self.plan.wait.level
         live: Objects = {}
-        # A PodGroup that was scheduled with the same minimum before is not awaited again. If an
-        # older version of this library recorded no minima, none is awaited.
+        # A new service awaits all PodGroups; others those whose minimum has changed since it was
+        # recorded. If an older version of this library recorded nothing, none is awaited.
         recorded = {} if self._is_new else self._observed_before.last_available
         manifests = [
             manifest

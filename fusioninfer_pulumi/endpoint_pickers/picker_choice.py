@@ -149,7 +149,7 @@ def get_config_list(text: str, key: str) -> list[Any]:
 
 
 @lru_cache(maxsize=64)  # several objects of a service need it, and YAML takes milliseconds to parse
-def find_event_port(text: str) -> int | None:
+def find_picker_events_port(text: str) -> int | None:
     """Return the port on which a configuration receives KV events, or None if it receives none."""
     for plugin in get_config_list(text, "plugins"):
         endpoint = lookup(plugin, "parameters", "kvEventsConfig", "zmqEndpoint")

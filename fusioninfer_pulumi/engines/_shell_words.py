@@ -183,7 +183,7 @@ class Token(NamedTuple):
 
     @property
     def starts_with_expansion(self) -> bool:
-        """Whether the word starts with an expansion; unquoted, it may become several words."""
+        """Whether the word starts with an expansion, quoted or not."""
         return re.match(r"\"?[$`]|[<>]\(", self.text) is not None
 
 
@@ -234,7 +234,7 @@ _CONTINUED = ("&&", "||", "|", "|&")
 # Reserved words that may precede a command.
 _RESERVED = (*_OPENING, *_CLOSING, "then", "elif", "else", "do", "!", "time", "function")
 # `exec` may precede these, because they are programs and not shell builtins or functions.
-_PROGRAMS = re.compile(
+_MAY_FOLLOW_EXEC = re.compile(
     r"vllm|sglang|python[0-9.]*|env|numactl|taskset|nice|nohup|stdbuf|setsid|tini|dumb-init"
 )
 
@@ -292,13 +292,12 @@ class _Command(NamedTuple):
 def parse_script(argv: Argv) -> Script:
     """Parse the script of a container's shell, and find the engine commands in it.
 
-    In the arguments of the commands, `"$@"` is replaced by the script's parameters: the words after
-    `$0`, which follows the script.
+    In the commands' arguments, `"$@"` is replaced by the script's parameters. After `-c`, the words
+    are the script, `$0` and the parameters.
 
     Raises:
         ShellError: If the script contains syntax that is not supported.
     """
-    # The words after `-c` are the script, `$0` and the parameters.
     text, *zero_and_parameters = argv.texts()[argv.script_index or 0 :]
     return _parse_script_text(text, tuple(zero_and_parameters[1:]))
 
@@ -384,9 +383,10 @@ def _parse_engine_call(
         if word.starts_with_expansion and may_hold_flags:
             has_hidden_arguments = True
         arguments.append(word.value)
-    can_follow = command.separator_before in ("", "&&", ";", "\n")
-    can_end = command.separator_after in ("", ";", "\n")
-    is_program = _PROGRAMS.fullmatch(basename(values[0])) is not None
+    starts_command = command.separator_before in ("", "&&", ";", "\n")
+    ends_command = command.separator_after in ("", ";", "\n")
+    is_program = _MAY_FOLLOW_EXEC.fullmatch(basename(values[0])) is not None
+    is_complete = starts_command and ends_command and not command.is_nested
     return EngineCall(
         program=program,
         words=words,
@@ -395,5 +395,5 @@ def _parse_engine_call(
         start=command.words[0].start,
         program_end=command.words[len(program.words) - 1].end,
         end=command.words[-1].end,
-        can_exec=may_exec and can_follow and can_end and is_program and not command.is_nested,
+        can_exec=may_exec and is_program and is_complete,
     )

@@ -90,7 +90,7 @@ class ArgumentTable:
         return self.releases[definitions[0].since] if definitions else None
 
     def find_removing_release(self, word: str, release: str) -> str | None:
-        """Return the release that removed an argument that `release` lacks, or None if none did."""
+        """Return the release that removed an argument before `release`, or None if none did."""
         index = self.releases.index(release)
         ends = [definition.until for definition in self.list_definitions(word)]
         removals = [end for end in ends if end is not None and end <= index]

@@ -155,6 +155,7 @@ def _build_data_parallel_arguments(local_ranks: int, *, is_leader: bool) -> list
     Workers run `--headless`, start at their first rank, and connect to the leader's address, as in
     KServe, llm-d and vLLM's `docs/serving/data_parallel_deployment.md`.
     """
+    # The leader binds to its own IP address, because it cannot bind to a DNS name.
     address_env = LEADER_ADDRESS_ENV if is_leader else "LWS_LEADER_ADDRESS"
     arguments = [
         Argument(_LOCAL_FLAGS, (str(local_ranks),)),
@@ -225,7 +226,7 @@ class Vllm(Engine):
     image_serves = True
     # `vllm serve --model X` is an error up to 0.11.0 and a warning from 0.11.1 to 0.33.0
     # (`FlexibleArgumentParser`), so the library passes the model to `vllm serve` as a positional
-    # argument, which all these releases accept.
+    # argument, which all these releases accept. The flag is only read.
     model_flags = ("--model",)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",

@@ -227,7 +227,7 @@ class CacheArgsDict(TypedDict, total=False):
 
     warm_up: bool
     """Whether a Job downloads the model before the pods are created. The pods then mount the cache
-    read-only, unless `readOnly` is false. Otherwise the engines download into the cache."""
+    read-only, unless `readOnly` is false. Without a warm-up the engines download into the cache."""
 
     mount_model: bool
     """Whether to mount the model's directory at `model.mountPath`, and each adapter's at
@@ -695,8 +695,8 @@ class KvCacheOffloadingArgsDict(TypedDict, total=False):
     needs vLLM 0.22 or SGLang 0.5.3."""
 
     cpu: Required[str | int]
-    """Host memory for the KV cache of one engine in total, such as `64Gi`; with `parallelism.data`,
-    of each copy of the model. The container's memory limit must be larger."""
+    """Host memory for the KV cache of one engine in total, such as `64Gi`. If `parallelism.data` is
+    set, each copy of the model gets this much. The container's memory limit must be larger."""
 
     eviction_policy: EvictionPolicy | Literal["lru", "arc"] | None
     """Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."""
@@ -888,10 +888,10 @@ class MultinodeArgsDict(TypedDict, total=False):
     `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."""
 
     launcher: Launcher | Literal["ray", "multiprocessing", "data-parallel", "none"] | None
-    """How the pods of a replica form one engine. By default the first that applies: `none` if the
-    `workerTemplate` has a command, or is set without `parallelism`;
-    `data-parallel` for vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for
-    SGLang and generated containers; `ray`."""
+    """How the pods of a replica form one engine. By default the first that applies: `none` if
+    `workerTemplate` has a command, or if it is set and `parallelism` is not; `data-parallel` for
+    vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for SGLang and
+    generated containers; otherwise `ray`."""
 
 
 class NetworkConfigArgsDict(TypedDict, total=False):
@@ -1458,8 +1458,8 @@ class SidecarArgsDict(TypedDict, total=False):
     """Image; by default the sidecar released with the endpoint picker. May be an Output."""
 
     family: str | None
-    """Release of the image, such as `llm-d-0.10`, if its name and tag do not contain the release;
-    by default the endpoint picker's release."""
+    """Release of the sidecar, such as `llm-d-0.10`. Default: the release in the image's name or
+    tag, or if there is none the endpoint picker's."""
 
     connector: (
         SidecarConnector

@@ -94,7 +94,7 @@ class LoadedDocument(NamedTuple):
         return map(self.translate, findings)
 
 
-def make_note(origin: Origin, finding: Finding) -> LoadedDocument:
+def make_document_without_service(origin: Origin, finding: Finding) -> LoadedDocument:
     """Return the result for a document that has a finding but no service."""
     return LoadedDocument(origin, ((origin, finding),))
 
@@ -102,16 +102,20 @@ def make_note(origin: Origin, finding: Finding) -> LoadedDocument:
 def split_list(
     file: str, number: int, raw: Any
 ) -> tuple[list[tuple[Origin, Any]], list[LoadedDocument]]:
-    """Return the items of a `List` and its errors; any other document is its only item."""
+    """Return the items of a `List` and its errors; a document of another kind is the only item."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
     items = raw.get("items")
     if not isinstance(items, list):
         finding = error(WRONG_TYPE, ("items",), f"must be a list, got {quote_value(items)}")
-        return [], [make_note(origin, finding)]
+        return [], [make_document_without_service(origin, finding)]
     if not items:
-        return [], [make_note(origin, error(FIELD_REQUIRED, ("items",), "must not be empty"))]
+        return [], [
+            make_document_without_service(
+                origin, error(FIELD_REQUIRED, ("items",), "must not be empty")
+            )
+        ]
     return [(Origin(file, number, index), item) for index, item in enumerate(items)], []
 
 
@@ -192,12 +196,13 @@ def _add_referenced(
         for (origin, raw), owner in zip(documents, owners, strict=True)
         if owner is None and _is_other_object(raw)
     ]
-    referring: dict[Origin, Importer] = {}
+    importer_by_object: dict[Origin, Importer] = {}
     for importer, group in _group_by_importer(documents, owners):
         for document in importer.find_referenced(group, others):
-            referring[document.origin] = importer
+            importer_by_object[document.origin] = importer
     new_owners = [
-        owner or referring.get(origin) for (origin, _), owner in zip(documents, owners, strict=True)
+        owner or importer_by_object.get(origin)
+        for (origin, _), owner in zip(documents, owners, strict=True)
     ]
     return new_owners if new_owners == list(owners) else _add_referenced(documents, new_owners)
 
@@ -246,14 +251,17 @@ def _load_document(
     if _lacks_importer(raw):
         version, command = quote_value(raw["apiVersion"]), install_command("importers")
         message = f"{version} needs an importer that is not installed; run {command}"
-        return make_note(origin, error(IMPORTER_MISSING, ("apiVersion",), message))
+        return make_document_without_service(
+            origin, error(IMPORTER_MISSING, ("apiVersion",), message)
+        )
     wrong_version = _find_wrong_version(raw)
     is_other = _is_other_object(raw)
+    # In a directory a wrong version is still an error; `--allow-lossy` also ignores it.
     if is_other and (ignore_others or (in_directory and wrong_version is None)):
         message = f"{raw['kind']} is not an InferenceService and is ignored; apply it separately"
-        return make_note(origin, warning(NO_SERVICE, ("kind",), message))
+        return make_document_without_service(origin, warning(NO_SERVICE, ("kind",), message))
     if wrong_version is not None:
-        return make_note(origin, wrong_version)
+        return make_document_without_service(origin, wrong_version)
     # `validate_document` rejects a nested List and unknown kinds of our own API.
     if is_other and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION:
         systems = ", ".join(importer.name for importer in importers())
@@ -261,7 +269,7 @@ def _load_document(
             f"{raw['kind']} ({raw['apiVersion']}) is not an InferenceService or one of the kinds "
             f"of {systems}; remove it and apply it separately, or ignore it with --allow-lossy"
         )
-        return make_note(origin, error(WRONG_KIND, ("kind",), message))
+        return make_document_without_service(origin, error(WRONG_KIND, ("kind",), message))
     args, findings = validate_document(raw)
     try:
         args = None if args is None else load_model_config(args, origin.file)

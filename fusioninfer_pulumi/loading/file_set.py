@@ -11,7 +11,7 @@ from fusioninfer_pulumi.findings import Origin, Rule, error, info
 from fusioninfer_pulumi.loading.documents import (
     LoadedDocument,
     load_documents,
-    make_note,
+    make_document_without_service,
     split_list,
 )
 from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, NO_SERVICE
@@ -33,7 +33,7 @@ class ParsedText(NamedTuple):
         content: YAML or JSON with one or several documents.
         directory: The directory that the user passed, or None if the user passed the file itself.
         manifests: Origin and content of each document that may be a manifest.
-        notes: Findings about the text, its Lists and ignored documents, from `make_note`.
+        notes: Results without a service: errors of the text and its Lists, and ignored documents.
         documents: Content of all documents (of a List, its items); None if the text has errors.
     """
 
@@ -78,17 +78,17 @@ def parse(file: str, content: str, directory: str | None = None) -> ParsedText:
     except YamlTextError as exc:
         line = exc.line if file else None
         finding = error(exc.rule, (), str(exc))
-        notes.append(make_note(Origin(file, line=line), finding))
+        notes.append(make_document_without_service(Origin(file, line=line), finding))
     all_documents = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and directory is None:
         finding = error(EMPTY_INPUT, (), "is empty; expected an InferenceService")
-        notes.append(make_note(Origin(file), finding))
+        notes.append(make_document_without_service(Origin(file), finding))
     if directory is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # A directory may contain other files, such as the values of a chart or an inventory.
         finding = info(NO_SERVICE, (), "ignored: contains no service manifest")
         if manifests:
             first_origin, _ = manifests[0]
-            notes.append(make_note(first_origin, finding))
+            notes.append(make_document_without_service(first_origin, finding))
         manifests = []
     return ParsedText(file, content, directory, tuple(manifests), tuple(notes), all_documents)
 
@@ -119,7 +119,7 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
             paths = {text.file for text in texts if text.directory == directory}
             if paths.isdisjoint(files_with_services):
                 finding = error(NO_SERVICE_IN_FOLDER, (), "contains no service manifest")
-                notes.append(make_note(Origin(directory), finding))
+                notes.append(make_document_without_service(Origin(directory), finding))
     return [*loaded, *notes]
 
 

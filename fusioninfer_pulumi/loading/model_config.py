@@ -1,4 +1,4 @@
-"""Reads the `config.json` of a model that `model.config` names."""
+"""Reads a model's `config.json` from the path in `model.config`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _read_content(name: str, directory: Path | None) -> bytes:
 
 
 def load_model_config(args: InferenceServiceArgs, file: str) -> InferenceServiceArgs:
-    """Return a service with the content of `model.config` in place of its path.
+    """Return a service with the content of the file in `model.config` in place of the file's path.
 
     The path in `model.config` is relative to the directory of `file`, the path of the manifest.
 
@@ -72,8 +72,7 @@ def load_model_config(args: InferenceServiceArgs, file: str) -> InferenceService
     if model is None or not isinstance(model.config, str):
         return args
     config = read_model_config(model.config, Path(file).parent)
-    changed = model.model_copy(update={"config": config})
-    return args.model_copy(update={"model": changed})
+    return args.model_copy(update={"model": model.model_copy(update={"config": config})})
 
 
 def model_config_finding(problem: ModelConfigError) -> Finding:

@@ -201,12 +201,12 @@ def _make_error(node: yaml.Node, rule: Rule, message: str) -> YamlTextError:
     return YamlTextError(rule, f"{place}: {message}", mark.line + 1)
 
 
-def _convert_error(problem: yaml.YAMLError, text: str) -> YamlTextError:
-    if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
-        mark = problem.problem_mark
-        reason = " ".join(str(problem.problem or problem.context).split())
+def _convert_error(exc: yaml.YAMLError, text: str) -> YamlTextError:
+    if isinstance(exc, yaml.MarkedYAMLError) and exc.problem_mark is not None:
+        mark = exc.problem_mark
+        reason = " ".join(str(exc.problem or exc.context).split())
         if "".join(text.splitlines()[mark.line : mark.line + 1])[mark.column :].startswith("\t"):
             reason = "a tab cannot start a value; indent with spaces"
         place = f"line {mark.line + 1}, column {mark.column + 1}"
         return YamlTextError(INVALID_YAML, f"invalid YAML: {reason} ({place})", mark.line + 1)
-    return YamlTextError(INVALID_YAML, f"invalid YAML: {' '.join(str(problem).split())}")
+    return YamlTextError(INVALID_YAML, f"invalid YAML: {' '.join(str(exc).split())}")

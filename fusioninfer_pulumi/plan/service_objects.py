@@ -33,7 +33,7 @@ def render(plan: ServicePlan) -> tuple[Manifest, ...]:
 
 
 def _render_routing_and_operations(plan: ServicePlan) -> Iterator[Manifest]:
-    if plan.has_serving_service:
+    if plan.needs_serving_service:
         yield build_serving_service(plan.meta, plan.roles, plan.shape)
     if plan.routing is not None:
         yield from build_routing_objects(plan.meta, plan.routing, plan.roles)

@@ -82,7 +82,7 @@ class ServicePlan:
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
         memory: Memory estimates by role name, for roles that the capacity package can estimate.
-        provenance: The user's fields from which the pods' parts and values are generated.
+        provenance: For each generated part of a pod and each value: the user's field it comes from.
         engines: Engines of generated containers.
     """
 
@@ -135,7 +135,7 @@ class ServicePlan:
         return self.routing.picker if self.routing is not None else None
 
     @property
-    def has_serving_service(self) -> bool:
+    def needs_serving_service(self) -> bool:
         """Whether a Service selects the serving pods, for clients or for the route."""
         route = self.routing.route if self.routing is not None else None
         return not self.shape.has_endpoint_picker or (
@@ -143,7 +143,7 @@ class ServicePlan:
         )
 
     @property
-    def has_service_endpoint(self) -> bool:
+    def clients_use_service(self) -> bool:
         """Whether clients use the Service: there is neither an endpoint picker nor a route."""
         if not self.roles:
             return False
@@ -157,8 +157,8 @@ class ServicePlan:
 def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
     """Return the capacity for each number of free accelerators in `gpus`.
 
-    Each node is assumed to have as many accelerators as the largest pod requests. Remaining
-    accelerators form a smaller node.
+    Each node is assumed to have the accelerators of the largest pod. Remaining accelerators
+    form a smaller node.
     """
     node_size = max((role.accelerators_per_pod for role in plan.roles), default=0)
     return [compute_capacity(plan, build_pools(count, node_size)) for count in gpus]
@@ -166,9 +166,9 @@ def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Ca
 
 def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
     """Return the capacity on node pools whose accelerators are all free."""
-    minima = get_required_replicas(plan.roles, get_gang_minima(plan.gang))
+    required = get_required_replicas(plan.roles, get_gang_minima(plan.gang))
     demands = [
-        RoleDemand(role.name, role.group_replicas, role.pod_accelerators, minima[role.name])
+        RoleDemand(role.name, role.group_replicas, role.pod_accelerators, required[role.name])
         for role in plan.roles
     ]
     gang_scope = get_gang_scope(plan.gang, has_kueue=plan.shape.local_queue is not None)

@@ -218,7 +218,7 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
         ports = [{"name": "nixl", "containerPort": args.side_channel_port}]
     if ctx.role.kv_events is not None:
         env.append(build_field_variable(POD_IP_ENV, "status.podIP"))
-        events_port = get_events_port(ctx.role)
+        events_port = get_engine_events_port(ctx.role)
         if events_port is not None:
             ports.append({"name": EVENTS_PORT, "containerPort": events_port})
     for pod in pods.all:
@@ -229,7 +229,7 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
     return pods, []
 
 
-def get_events_port(role: RoleArgs) -> int | None:
+def get_engine_events_port(role: RoleArgs) -> int | None:
     """Return the port on which pods publish KV events, or None if pods connect to an endpoint."""
     if role.kv_events is None:
         return None

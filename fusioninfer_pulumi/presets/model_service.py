@@ -88,4 +88,4 @@ def model_service(
         model = {"uri": model if "://" in model else f"hf://{model}"}
     if engine is not None:
         fields["engine"] = {"version": engine} if isinstance(engine, str) else engine
-    return InferenceServiceArgs(model=model, roles=roles, **fields)  # type: ignore[arg-type]  # checked when it is validated
+    return InferenceServiceArgs(model=model, roles=roles, **fields)  # type: ignore[arg-type]  # pydantic validates the fields

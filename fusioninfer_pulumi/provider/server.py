@@ -53,7 +53,7 @@ OUTPUTS: Mapping[type, tuple[str, ...]] = {
 
 
 class ServiceOutputs(TypedDict):
-    """Outputs of `InferenceService` for its plan and objects, which are Python attributes."""
+    """Outputs of `InferenceService` that are computed from its plan and objects."""
 
     plan: dict[str, Any]
     """The plan as `fusioninfer-pulumi plan --output json` prints it, except capacity, objects and

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_choice import (
     EppChoice,
     choose_pair_affinity,
-    find_event_port,
+    find_picker_events_port,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     CERTIFICATE_PATH,
@@ -96,7 +96,10 @@ class EppPlan(NamedTuple):
 
     @property
     def prefers_pairs(self) -> bool:
-        """Whether the picker prefers prefill pods that have the decode pod's pair revision."""
+        """Whether the picker prefers prefill pods with the decode pod's pair revision.
+
+        Pods whose engines accept each other's KV caches have equal pair revisions.
+        """
         affinity = PairAffinity(labels.PAIR_REVISION)
         return self.settings is not None and self.settings.affinity == affinity
 
@@ -182,9 +185,10 @@ def plan_epp(
         summary = describe_strategy(settings) + note
     leader_election = epp_args.leader_election
     if leader_election is None:
-        # Serving replicas do not share their state. Flow control needs one queue for all requests,
-        # and a user's configuration (`settings` is None) may enable it. Without flow control all
-        # replicas serve: they find most prefixes and sessions (e2e/strategies/test_balance.py).
+        # Replicas of the endpoint picker do not share their state. Flow control needs one queue for
+        # all requests, and a user's configuration (`settings` is None) may enable it. Without flow
+        # control all replicas serve: each routes most requests to the pod with their prefix or
+        # session (e2e/strategies/test_balance.py).
         leader_election = settings is None or settings.flow_control
     flags = build_epp_flags(
         family,
@@ -315,7 +319,7 @@ def build_epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifes
     if epp.args.metrics is not MetricsMode.OFF:
         ports.append(_build_port(object_names.EPP_METRICS_PORT, METRICS_PORT))
     # Engines that publish their KV events to a picker reach it through its Service.
-    events_port = find_event_port(epp.config)
+    events_port = find_picker_events_port(epp.config)
     if events_port is not None and events_port not in [port["port"] for port in ports]:
         ports.append(_build_port("kv-events", events_port))
     spec = {"type": "ClusterIP", "selector": epp.pod_labels, "ports": ports}

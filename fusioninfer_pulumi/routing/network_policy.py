@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
-from fusioninfer_pulumi.endpoint_pickers.picker_choice import find_event_port
+from fusioninfer_pulumi.endpoint_pickers.picker_choice import find_picker_events_port
 from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import (
@@ -20,7 +20,7 @@ from fusioninfer_pulumi.kube.object_metadata import (
     build_metadata,
     build_object,
 )
-from fusioninfer_pulumi.pods.kv_cache import get_events_port
+from fusioninfer_pulumi.pods.kv_cache import get_engine_events_port
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.gateway_implementations import Implementation, build_namespace_peer
 from fusioninfer_pulumi.routing.http_route import ParentPlan
@@ -80,7 +80,7 @@ def build_picker_network_policy(
     ingress = [_build_ingress_rule(plan.gateway, GRPC_PORT, HEALTH_PORT)]
     if plan.metrics and epp.args.metrics is not MetricsMode.OFF:
         ingress.append(_build_ingress_rule(plan.metrics, METRICS_PORT))
-    events_port = find_event_port(epp.config)
+    events_port = find_picker_events_port(epp.config)
     publishers = [role for role in roles if role.name in pool.roles]
     if events_port is not None and publishers:
         # With this configuration, engines connect to the picker and send their KV events.
@@ -105,20 +105,22 @@ def build_role_network_policies(
     """
     decoders = [role for role in roles if role.component_type is ComponentType.DECODER]
     prefillers = [role for role in roles if role.component_type is ComponentType.PREFILLER]
-    serves_decode = any(role.name in backend_role_names for role in decoders)
+    requests_enter_at_decode = any(role.name in backend_role_names for role in decoders)
     for role in roles:
-        is_behind_decode = serves_decode and role.component_type is ComponentType.PREFILLER
+        is_reached_through_decode = (
+            requests_enter_at_decode and role.component_type is ComponentType.PREFILLER
+        )
         ingress = []
         if role.name in backend_role_names:
             # Requests reach prefill pods only through decode pods. With decode pods there is also a
             # picker, so `sources` is never empty; an empty list would allow all sources.
-            sources = [] if is_behind_decode else list(plan.gateway)
+            sources = [] if is_reached_through_decode else list(plan.gateway)
             if picker is not None:
                 # The endpoint picker reads the metrics of every pod of the pool.
                 sources.append(picker)
             ingress.append(_build_ingress_rule(sources, *ports))
             # If engines listen for subscribers of KV events, the picker connects to each pod.
-            events_port = get_events_port(role.args)
+            events_port = get_engine_events_port(role.args)
             if events_port is not None and picker is not None:
                 ingress.append(_build_ingress_rule([picker], events_port))
         if plan.metrics:
@@ -128,9 +130,9 @@ def build_role_network_policies(
             ingress.append({"from": [_select_pods(meta, role)]})
         # Prefill and decode pods connect on ports that the connector chooses, in both directions:
         # NIXL's decode pods read from prefill pods, SGLang's prefill pods write to decode pods.
-        if is_behind_decode:
+        if is_reached_through_decode:
             ingress += [{"from": [_select_pods(meta, decoder)]} for decoder in decoders]
-        elif serves_decode and role.component_type is ComponentType.DECODER:
+        elif requests_enter_at_decode and role.component_type is ComponentType.DECODER:
             ingress += [{"from": [_select_pods(meta, peer)]} for peer in prefillers]
         name = object_names.role_network_policy(meta.service, role.name)
         yield _build_policy(meta, name, _select_pods(meta, role), ingress)

@@ -166,7 +166,7 @@ def build_routing_objects(
 ) -> Iterator[Manifest]:
     """Build the objects of a router role, except for the serving Service.
 
-    `build_serving_service` builds that Service, which a route without an endpoint picker leads to.
+    `build_serving_service` builds that Service. Without an endpoint picker, the route leads to it.
     The pool comes before the endpoint picker, which is Ready only once the pool exists. The route
     comes after everything it leads to.
     """

@@ -225,7 +225,7 @@ def _convert_error(
 ) -> Iterator[Finding]:
     """Convert an error of jsonschema-rs at a location; `value` is the user's value there."""
     name = problem.kind.name
-    # The value of the schema's keyword; for unknown keys, the keys.
+    # The value of the schema's keyword; for `additionalProperties`, the unknown keys.
     expected = problem.kind.value
     if name == "additionalProperties":
         for key in expected:

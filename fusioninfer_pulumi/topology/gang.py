@@ -97,7 +97,7 @@ def plan_gangs(
     if not is_native and needs_subgroups:
         sub_groups = _plan_sub_groups(roles, policy, minima)
     elif not is_native:
-        # Serving groups have the same task names, each group in its own PodGroup.
+        # All serving groups have the same task names, so these are the tasks of each PodGroup.
         tasks = {lws.task: role.nodes for role in roles for lws in role.lws}
     gang = GangPlan(
         pod_group=object_names.pod_group(service),

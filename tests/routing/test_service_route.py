@@ -65,8 +65,8 @@ def test_service_is_the_endpoint_only_without_a_route() -> None:
     assert plan.routing is not None
     result = find_endpoint(plan.routing)
     assert result is not None
-    assert (result.host, plan.has_service_endpoint) == ("svc.example.com", False)
-    assert plan_of(behind_service(httproute=None)).has_service_endpoint
+    assert (result.host, plan.clients_use_service) == ("svc.example.com", False)
+    assert plan_of(behind_service(httproute=None)).clients_use_service
 
 
 def test_unaccepted_route_is_reported_as_rejection() -> None:

@@ -97,7 +97,7 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
         user_probe = as_mapping(lookup(pod.initial_container, *path))
         probe = as_mapping(lookup(pod.container, *path))
         for action_name in _NETWORK_ACTIONS:
-            # Probes that passes add need no check.
+            # Probes that the library adds need no check.
             action = probe.get(action_name) if action_name in user_probe else None
             if not isinstance(action, Mapping) or action.get("host"):
                 continue
@@ -151,7 +151,8 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     }
     if command.script is not None and port in declared_ports:
         return  # the script may start a proxy in front of the engine
-    # A custom image's entrypoint or an unreadable script may choose another port.
+    # An error only if a port is set and the engine certainly listens elsewhere: a custom image's
+    # entrypoint or an unreadable script may choose another port.
     runs_known_program = bool(command.program) or command.image.is_stock
     is_certain = command.is_readable if port_argument else runs_known_program
     is_port_set = bool(port_argument or role_port)

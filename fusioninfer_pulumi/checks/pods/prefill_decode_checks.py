@@ -35,13 +35,15 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             message = "no KV cache is transferred from prefill to decode: decode recomputes it"
             yield warning(KV_TRANSFER_DISABLED, ctx.locate("kvTransfer", "enabled"), message)
         return
-    if ctx.pd_settings is None:
+    if ctx.pd_settings is None:  # no endpoint picker pairs prefill with decode
         return
     if command.engine is None or not command.is_readable:
         flags = " or ".join(
             f"{engine.kv_cache.transfer_flag} ({engine.title})" for engine in ENGINES.values()
         )
-        message = f"cannot tell whether the engine transfers its KV cache; it requires {flags}"
+        message = (
+            f"cannot tell whether the engine transfers its KV cache; the transfer requires {flags}"
+        )
         yield warning(ARGUMENTS_UNREADABLE, location, message)
     else:
         message = (
@@ -90,7 +92,8 @@ KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
 SERVED_MODELS_DIFFER = Rule("served-models-differ")
 
 _MakeFinding = Callable[[Rule, Location, str], Finding]
-#: Settings that prefill and decode should share; see `KvCache.list_pair_settings`.
+#: Settings that prefill and decode should share; `KvCache.list_pair_settings` has those that must
+#: be equal.
 _SETTINGS = (
     "model", "release", "dtype", "cache dtype", "quantization", "block size", "revision",
     "tokenizer",
@@ -143,7 +146,7 @@ def _check_pair(
     if engine.http.rejects_unknown_models:
         names, prefill_names = decode.served_names or (), prefill.served_names
         missing = [n for n in names if prefill_names is not None and n not in prefill_names]
-        # Both pods receive a request with the same model name.
+        # Each request goes to both pods, with the same model name.
         if missing:
             fails_always = "served name" in must_match and len(missing) == len(names)
             make_finding = error if fails_always else warning
@@ -187,7 +190,7 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
             message = (
                 f"its KV transfer has the role {connector.role}, which conflicts with "
                 f"componentType {ctx.role.component_type.value}, because the KV cache is "
-                "transferred from prefillers to decoders; remove the role or use kv_both"
+                "transferred from prefillers to decoders; remove kv_role or use kv_both"
             )
             yield make_finding(KV_TRANSFER_WRONG_WAY, ctx.locate(), message)
     component_types = {ctx.role.component_type for ctx, _, _ in roles_with_connector}

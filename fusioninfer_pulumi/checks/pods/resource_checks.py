@@ -41,7 +41,7 @@ def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding
     for pod in pods.user_pods:
         # `template_checks` reports a misspelled resource.
         is_misspelled = any(suggest_accelerator(name) for name, _ in _list_resource_amounts(pod))
-        # The workers of these launchers run ranks of the leader's engine.
+        # With a launcher that edits commands, workers run ranks of the leader's engine.
         runs_leader_engine = pod.is_leader or ctx.launcher in COMMAND_EDITING_LAUNCHERS
         leader_engine = pods.command.engine if runs_leader_engine else None
         engine = leader_engine or pod.initial_command.engine
@@ -101,7 +101,7 @@ def check_volcano_claims(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[
     """
     for ctx, pods in roles:
         if ctx.shape.scheduler != VOLCANO:
-            return
+            return  # all roles have the service's scheduler
         locations = [ctx.locate("resourceClaims")] if ctx.role.resource_claims else []
         locations += [
             (*pod.path, "spec", "resourceClaims")
@@ -126,7 +126,7 @@ SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 
 def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about missing shared memory, or shared memory above the container's memory limit."""
-    has_ranks = _count_communicating_ranks(pods, ctx) > 1
+    has_several_ranks = _count_communicating_ranks(pods, ctx) > 1
     shared_memory = parse_amount(get_shared_memory_limit(ctx.role))
     for pod in pods.user_pods:
         limit = parse_amount(get_limit(pod.container, "memory"))
@@ -144,7 +144,7 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         # Ranks on TPUs and Neuron devices do not communicate by shared memory.
         is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_resource_amounts(pod))
         is_missing = not pod.spec.get("hostIPC") and not find_mount(pod.container, SHARED_MEMORY)
-        if has_ranks and has_engine and not is_exempt and is_missing:
+        if has_several_ranks and has_engine and not is_exempt and is_missing:
             message = (
                 "ranks of one pod need more shared memory than the default of 64Mi; mount an "
                 f"emptyDir of medium Memory at {SHARED_MEMORY}"

@@ -66,7 +66,7 @@ UNKNOWN_RESOURCE = Rule("unknown-resource")
 _STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES = "hugepages-"
 
-#: Fields of the pod spec, keyed by the word for an item of their list.
+#: Fields of the pod spec by the kind of their items.
 _LIST_FIELDS = {"volume": "volumes", "claim": "resourceClaims"}
 
 

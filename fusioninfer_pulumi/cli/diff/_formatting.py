@@ -66,7 +66,7 @@ def summarize(difference: Difference) -> str:
         if restarts:
             text = f"{restarts} of {before} restart"
         elif any(effect.restart_reason for effect in lws):
-            text = "those with the old pod template restart"
+            text = "those with the old pod template restart"  # only the partition is lowered
         text += f", {starts} start" if starts else ""
         text += f", {stops} stop" if stops else ""
         parts.append(f"replicas: {text}")
@@ -284,7 +284,7 @@ def _format_json(value: Any) -> str:
 
 
 def cut(text: str, limit: int, start: int = 0) -> str:
-    """Return at most `limit` characters of a text, from `start` if the whole text is longer."""
+    """Return a text, or if it is longer than `limit` that many characters from `start` on."""
     if start and len(text) > limit:
         text = f"…{text[start:]}"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

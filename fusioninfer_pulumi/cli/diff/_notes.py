@@ -35,7 +35,7 @@ def describe_changes(
     rejections: Mapping[ServiceIdentity, Sequence[Finding]],
     unfrozen_lws: Iterable[Identity],
 ) -> Iterator[str]:
-    """Yield sentences service by service; if there are several, with the service's name in front.
+    """Yield sentences service by service, preceded by its name if there are several services.
 
     Args:
         edits: The objects that differ.
@@ -65,10 +65,10 @@ def describe_changes(
         service_roles = roles.get(service, ())
         sentences += _describe_service(service_edits, service_roles)
         if not sentences:
-            # The summary above the notes also counts the objects.
+            # For a single service the summary above the notes already counts the objects.
             if len(by_service) > 1:
                 sentences = [count_objects(edit.change for edit in service_edits)]
-            # Whether objects of no service restart pods is unknown.
+            # It is unknown whether objects outside of services restart pods.
             if service != _NO_SERVICE and not any(role.restart_reason for role in service_roles):
                 sentences = ["; ".join([*sentences, "nothing restarts"])]
         prefix = f"{name}: " if len(by_service) > 1 else ""
@@ -189,8 +189,8 @@ def describe_traffic_shares(
             for target in dict.fromkeys([*before, *after])
             if before.get(target, 0) != after.get(target, 0)
         )
-        # `pulumi up` raises shares of `httproute.split` when the pools are ready, but changes
-        # shares of backends that users wrote immediately. The first pool of a split is the
+        # `pulumi up` raises shares of `httproute.split` when the pools are ready, but
+        # immediately changes shares of backends that users wrote. The first pool of a split is the
         # service's.
         is_split = kind != REWRITE_KIND and next(iter(after), None) == own_pool
         old_shares = before or {own_pool: 100}
@@ -261,7 +261,7 @@ def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
 
 
 def describe_engine_changes(changes: Sequence[EngineChange], service_count: int) -> Iterator[str]:
-    """Yield sentences about changed engine releases, with the service's name if it is not alone."""
+    """Yield sentences about changed engine releases, with the service's name if needed."""
     for change in changes:
         name = f"{format_service(change.namespace, change.service)}: " if service_count > 1 else ""
         releases = f"{change.release.before} -> {change.release.after}"

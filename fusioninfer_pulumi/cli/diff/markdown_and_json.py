@@ -25,7 +25,7 @@ MAX_CHARACTERS = 65_000
 _MAX_LINE = 240
 _MAX_TEXT = 1_000
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
-#: Fields of records that JSON omits: parts of `reason`, and `suffix`, which only explains a path.
+#: Fields that JSON omits: the first two are parts of `reason`, and `suffix` only explains a path.
 _OMITTED = frozenset({"restart_reason", "role_change", "suffix"})
 _SIGNS: dict[Action, str] = {"added": "+", "removed": "-", "changed": "@@", "replaced": "!"}
 

@@ -143,7 +143,7 @@ class CacheArgs(SpecModel):
     mount_path: AbsolutePath
     "Mount path of the volume."
     warm_up: bool
-    "Whether a Job downloads the model before the pods are created. The pods then mount the cache\n    read-only, unless `readOnly` is false. Otherwise the engines download into the cache."
+    "Whether a Job downloads the model before the pods are created. The pods then mount the cache\n    read-only, unless `readOnly` is false. Without a warm-up the engines download into the cache."
     mount_model: bool
     "Whether to mount the model's directory at `model.mountPath`, and each adapter's at\n    `{model.mountPath}-adapters/NAME`, for commands that contain these paths. Otherwise the whole\n    volume is mounted at `model.cache.mountPath`. Requires `warmUp`."
     read_only: bool

@@ -96,7 +96,7 @@ class MultinodeArgs(SpecModel):
     node_count: PositiveCount | None
     "Nodes (and pods) per replica, including the leader. Default: the role's\n    `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."
     launcher: Launcher | None
-    "How the pods of a replica form one engine. By default the first that applies: `none` if the\n    `workerTemplate` has a command, or is set without `parallelism`;\n    `data-parallel` for vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for\n    SGLang and generated containers; `ray`."
+    "How the pods of a replica form one engine. By default the first that applies: `none` if\n    `workerTemplate` has a command, or if it is set and `parallelism` is not; `data-parallel` for\n    vLLM if `parallelism.data` is a multiple of the nodes; `multiprocessing` for SGLang and\n    generated containers; otherwise `ray`."
 
 class NetworkConfigArgs(SpecModel):
     """LeaderWorkerSet's `networkConfig`."""
