@@ -49,10 +49,7 @@ PERMANENT = {"type": "Cookie", "cookieConfig": {"lifetimeType": "Permanent"}}
 
 #: Specs of HTTPRoutes that violate a rule of the Gateway API, with the field.
 ROUTES_BY_SERVER: list[tuple[Spec, str]] = [
-    (
-        rule(timeouts={"request": "1s", "backendRequest": "2s"}),
-        "rules[0].timeouts.backendRequest",
-    ),
+    (rule(timeouts={"request": "1s", "backendRequest": "2s"}), "rules[0].timeouts.backendRequest"),
     (mirror(backendRef={"name": "s"}), "rules[0].filters[0].requestMirror.backendRef.port"),
     *(
         (path_match(value), "rules[0].matches[0].path.value")
@@ -159,10 +156,7 @@ def gateway_at(*addresses: Spec) -> Spec:
 GATEWAYS_BY_SERVER: list[tuple[Spec, str]] = [
     (gateway({**HTTPS, "tls": {}}), "listeners[0].tls.certificateRefs"),
     (gateway(HTTP, {**HTTP, "name": "again"}), "listeners[1]"),
-    (
-        gateway(HTTP, infrastructure={"labels": {"a b": "c"}}),
-        "infrastructure.labels[a b]",
-    ),
+    (gateway(HTTP, infrastructure={"labels": {"a b": "c"}}), "infrastructure.labels[a b]"),
     (gateway({**HTTP, "tls": CERTIFICATE}), "listeners"),
     (gateway({**HTTPS, "tls": {"mode": "Passthrough"}}), "listeners"),
     (

@@ -48,8 +48,6 @@ def test_example_manifest_equals_its_program() -> None:
     assert list(committed) == list(render(plan_service(args)))
 
 
-def test_root_project_deploys_configured_manifests(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_root_project_deploys_configured_manifests(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = (ROOT / "examples" / "qwen-monolithic" / "expected.yaml").read_text(encoding="utf-8")
     assert rendered(capsys, ROOT) == wanted

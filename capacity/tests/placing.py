@@ -48,10 +48,7 @@ def pair(name: str, prefill: Any = (), decode: Any = (), **spec: Any) -> Any:
     """Return a service; `prefill` and `decode` are replicas, nodes and GPUs, or a complete role."""
     roles = [
         value if isinstance(value, dict) else role(item, kind, *value)
-        for item, kind, value in (
-            ("prefill", "prefiller", prefill),
-            ("decode", "decoder", decode),
-        )
+        for item, kind, value in (("prefill", "prefiller", prefill), ("decode", "decoder", decode))
     ]
     return samples.service(*roles, name=name, **spec)
 

@@ -147,9 +147,7 @@ def test_rendered_objects_select_the_chosen_pool(capsys: pytest.CaptureFixture[s
     assert where(services)["chat"] == {"prefill": "a", "decode": "b"}
 
 
-def test_unplaced_service_is_explained_and_rejected(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_unplaced_service_is_explained_and_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     missing = "2 more nodes of a (16 accelerators)"
     expected = f"the closest combination, serve on a, requires {missing}\n"
     sources = ("chat.yaml", "large.yaml", "lone.yaml", "--inventory", "pools.yaml")
@@ -171,22 +169,14 @@ def test_unplaced_service_is_explained_and_rejected(
         assert expected in without_rules(err)
 
 
-def test_check_with_inventory_applies_placement(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_check_with_inventory_applies_placement(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, "check", "--strict", "lone.yaml")
     assert status == 2
     assert "roles[0].placement: has no effect by itself" in err
-    assert run(capsys, "check", "--strict", "lone.yaml", "--inventory", "pools.yaml") == (
-        0,
-        "",
-        "",
-    )
+    assert run(capsys, "check", "--strict", "lone.yaml", "--inventory", "pools.yaml") == (0, "", "")
 
 
-def test_placement_fields_need_an_inventory(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_placement_fields_need_an_inventory(capsys: pytest.CaptureFixture[str]) -> None:
     large = worker("large", 9, placement={"pools": ["a"]})
     large["spec"]["placement"] = {"colocate": "topology.kubernetes.io/zone"}
     Path("large.yaml").write_text(yaml.safe_dump(large))

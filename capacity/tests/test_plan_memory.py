@@ -127,9 +127,7 @@ def test_diff_shows_kv_cache_change(capsys: pytest.CaptureFixture[str]) -> None:
     assert "KV cache" not in out
 
 
-def test_a_placed_role_has_the_accelerators_of_its_pool(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_placed_role_has_the_accelerators_of_its_pool(capsys: pytest.CaptureFixture[str]) -> None:
     pools = [
         pool("small", 2, cost=1, device={"attributes": {"model": "L4"}}),
         pool("large", 2, cost=2, labels={PRODUCT: "NVIDIA-H200"}),

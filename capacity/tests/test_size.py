@@ -179,9 +179,7 @@ def test_proposals_select_and_tolerate_their_pool(
     assert "16 on cheap" in text
 
 
-def test_text_has_basis_and_reasons_of_other_layouts(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_text_has_basis_and_reasons_of_other_layouts(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "Qwen/Qwen3-32B", "--accelerator", "H100")
     assert status == 0
     assert (

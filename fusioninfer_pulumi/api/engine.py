@@ -10,11 +10,7 @@ from fusioninfer_pulumi.api.field_types import Port, PositiveCount
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
-from fusioninfer_pulumi.rules.common import (
-    FIELD_OUT_OF_PLACE,
-    PARALLELISM_NOT_DIVISIBLE,
-    SET_TWICE,
-)
+from fusioninfer_pulumi.rules.common import FIELD_OUT_OF_PLACE, PARALLELISM_NOT_DIVISIBLE, SET_TWICE
 
 
 class EngineName(str, enum.Enum):

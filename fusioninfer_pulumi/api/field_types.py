@@ -25,10 +25,7 @@ from fusioninfer_pulumi.api.validation_errors import raise_findings, rule_error,
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, quote_value
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths
-from fusioninfer_pulumi.kube.typed_args import (
-    DuplicateFieldError,
-    to_kubernetes,
-)
+from fusioninfer_pulumi.kube.typed_args import DuplicateFieldError, to_kubernetes
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_KEY,
     INPUT_TOO_LARGE,

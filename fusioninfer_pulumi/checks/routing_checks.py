@@ -116,8 +116,7 @@ def check_implementation(routing: Routing) -> Iterator[Finding]:
     closest = closest_name(str(gateway.implementation), IMPLEMENTATIONS, cutoff=0.9)
     if closest is not None:
         message = f"is unknown, so the library adds no objects for it; did you mean {closest}?"
-        location = (*routing.location, "gateway", "implementation")
-        yield warning(UNKNOWN_VALUE, location, message)
+        yield warning(UNKNOWN_VALUE, (*routing.location, "gateway", "implementation"), message)
 
 
 def check_several_pools(routing: Routing) -> Iterator[Finding]:

@@ -30,10 +30,7 @@ from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_files import DIGEST_LENGTH
-from fusioninfer_pulumi.presets.model_catalogue import (
-    get_weights_size,
-    suggest_model,
-)
+from fusioninfer_pulumi.presets.model_catalogue import get_weights_size, suggest_model
 from fusioninfer_pulumi.rules.common import (
     INVALID_FORMAT,
     NAME_TOO_LONG,

@@ -260,11 +260,7 @@ def diff(options: argparse.Namespace) -> int:
         return 2
     sides = read_diff_sides(options)
     old_objects, new_objects = sides.old.render(), sides.new.render()
-    if _report_findings(
-        options,
-        [sides.old, sides.new],
-        blocking_sources=sides.blocking_sources,
-    ):
+    if _report_findings(options, [sides.old, sides.new], blocking_sources=sides.blocking_sources):
         return 2
     if not options.show_secrets:
         # Each mask contains a hash of the value, so a changed credential is shown as a difference.

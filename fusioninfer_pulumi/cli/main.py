@@ -114,8 +114,7 @@ _PLACEMENT_OPTIONS: _Arguments = {
         "POOLS", "place all services on the node pools of this NodePoolInventory"
     ),
     "--previous": _option(
-        "PLACED",
-        "placement before this change: JSON output of `place` or `plan --inventory`",
+        "PLACED", "placement before this change: JSON output of `place` or `plan --inventory`"
     ),
 }
 

@@ -38,10 +38,7 @@ class KubernetesObject(HeldResource):
     """Live status, or None until a controller writes one."""
 
     def __init__(
-        self,
-        name: str,
-        manifest: Mapping[str, Any],
-        opts: pulumi.ResourceOptions | None = None,
+        self, name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
     ) -> None:
         """Register an object from its manifest."""
         group_version = str(manifest["apiVersion"])

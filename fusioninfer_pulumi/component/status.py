@@ -64,9 +64,7 @@ class ServiceStatus(_RequiredFields, total=False):
 
 
 def compute_status(
-    plan: ServicePlan,
-    live: Mapping[str, Live | None],
-    failures: Mapping[str, str] | None = None,
+    plan: ServicePlan, live: Mapping[str, Live | None], failures: Mapping[str, str] | None = None
 ) -> ServiceStatus:
     """Compute a service's status.
 
@@ -289,9 +287,7 @@ def find_condition(status: Live, condition_type: str) -> Live:
 
 
 def _compute_group_statuses(
-    plan: ServicePlan,
-    live: Mapping[str, Live | None],
-    failures: Mapping[str, str],
+    plan: ServicePlan, live: Mapping[str, Live | None], failures: Mapping[str, str]
 ) -> dict[str, GroupStatus]:
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
     groups: dict[str, GroupStatus] = {}

@@ -386,7 +386,6 @@ def _parse_engine_call(
     starts_command = command.separator_before in ("", "&&", ";", "\n")
     ends_command = command.separator_after in ("", ";", "\n")
     is_program = _MAY_FOLLOW_EXEC.fullmatch(basename(values[0])) is not None
-    is_complete = starts_command and ends_command and not command.is_nested
     return EngineCall(
         program=program,
         words=words,
@@ -395,5 +394,7 @@ def _parse_engine_call(
         start=command.words[0].start,
         program_end=command.words[len(program.words) - 1].end,
         end=command.words[-1].end,
-        can_exec=may_exec and is_program and is_complete,
+        can_exec=(
+            may_exec and is_program and starts_command and ends_command and not command.is_nested
+        ),
     )

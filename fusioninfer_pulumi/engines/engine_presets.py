@@ -109,7 +109,7 @@ _EDITIONS = {
         flow_control_picker="registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0",
         pd_picker="ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
         sidecar="ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0",
-    ),
+    )
 }
 
 

@@ -127,11 +127,7 @@ class KubernetesApi:
         return None if self.unread.total() > unread_before else content is not None
 
     def list_objects(
-        self,
-        api: str,
-        kind: str,
-        namespace: str | None = None,
-        **selectors: str,
+        self, api: str, kind: str, namespace: str | None = None, **selectors: str
     ) -> list[Object] | None:
         """Return all objects of a kind, or None if the kind is not served or cannot be read.
 

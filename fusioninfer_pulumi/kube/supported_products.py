@@ -172,11 +172,7 @@ PRODUCTS = (
         install="gcloud container clusters update CLUSTER --gateway-api=standard",
     ),
     _DRA,
-    replace(
-        _DRA,
-        field="resourceClaims",
-        install=f"{_KUBERNETES}, or v1.32 with its feature gate",
-    ),
+    replace(_DRA, field="resourceClaims", install=f"{_KUBERNETES}, or v1.32 with its feature gate"),
     _METRICS,
     replace(
         _METRICS,
@@ -235,8 +231,7 @@ def find_products(manifest: Mapping[str, Any]) -> Iterator[tuple[Product, Kind]]
         same_group = product.group == api.rpartition("/")[0]
         applies = product.field in fields if product.field else same_group
         if applies and product.kind in ("", kind):
-            needed = (api, kind) if same_group else (product.group, "")
-            yield product, needed
+            yield product, (api, kind) if same_group else (product.group, "")
 
 
 def walk(

@@ -18,12 +18,7 @@ from fusioninfer_pulumi.findings import (
     quote_value,
     warning,
 )
-from fusioninfer_pulumi.loading.importer import (
-    Importer,
-    Origins,
-    SourceDocument,
-    importers,
-)
+from fusioninfer_pulumi.loading.importer import Importer, Origins, SourceDocument, importers
 from fusioninfer_pulumi.loading.model_config import (
     ModelConfigError,
     load_model_config,

@@ -148,11 +148,7 @@ _DECODE_TYPES = (ComponentType.WORKER, ComponentType.DECODER)
 
 
 def build_target_metrics(
-    service: str,
-    namespace: Any,
-    role: RolePlan,
-    roles: Sequence[RolePlan],
-    epp: EppPlan | None,
+    service: str, namespace: Any, role: RolePlan, roles: Sequence[RolePlan], epp: EppPlan | None
 ) -> tuple[AutoscalingMetricArgs, ...]:
     """Return the metrics for a role's `target`: KEDA queries, or external metrics for an HPA.
 

@@ -52,10 +52,7 @@ class MonitoringPlan(NamedTuple):
 
 
 def plan_monitoring(
-    args: MonitoringArgs,
-    shape: ServiceShape,
-    roles: Sequence[RolePlan],
-    routing: Routing | None,
+    args: MonitoringArgs, shape: ServiceShape, roles: Sequence[RolePlan], routing: Routing | None
 ) -> MonitoringPlan:
     """Return the monitors of a service."""
     picker = routing.picker if routing is not None else None

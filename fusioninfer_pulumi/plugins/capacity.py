@@ -29,9 +29,7 @@ from fusioninfer_pulumi.checks.plan_service import plan_service as plan_service
 from fusioninfer_pulumi.engines.argument_checks import (
     ARGUMENT_VALUE_INVALID as ARGUMENT_VALUE_INVALID,
 )
-from fusioninfer_pulumi.engines.command_flags import (
-    parse_integer as parse_integer,
-)
+from fusioninfer_pulumi.engines.command_flags import parse_integer as parse_integer
 from fusioninfer_pulumi.engines.engine import (
     NIXL as NIXL,
     EngineCommand as EngineCommand,

@@ -21,9 +21,7 @@ from fusioninfer_pulumi.engines.command_flags import (
     parse_integer as parse_integer,
 )
 from fusioninfer_pulumi.engines.engine import PORT_FLAG as PORT_FLAG, EngineCommand as EngineCommand
-from fusioninfer_pulumi.engines.engine_commands import (
-    parse_command as parse_command,
-)
+from fusioninfer_pulumi.engines.engine_commands import parse_command as parse_command
 from fusioninfer_pulumi.findings import (
     Finding as Finding,
     Location as Location,
@@ -42,9 +40,7 @@ from fusioninfer_pulumi.kube import (
     quantity as quantity,
 )
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY as SHARED_MEMORY
-from fusioninfer_pulumi.kube.durations import (
-    parse_duration as parse_duration,
-)
+from fusioninfer_pulumi.kube.durations import parse_duration as parse_duration
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output as is_output
 from fusioninfer_pulumi.loading.importer import (
     Conversion as Conversion,

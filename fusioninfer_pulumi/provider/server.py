@@ -20,11 +20,7 @@ from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.inference_service import InferenceService
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
-from fusioninfer_pulumi.component.pulumi_sdk import (
-    Unknown,
-    make_unknown_output,
-    set_root_resource,
-)
+from fusioninfer_pulumi.component.pulumi_sdk import Unknown, make_unknown_output, set_root_resource
 from fusioninfer_pulumi.component.serving_prerequisites import (
     TOKEN as PREREQUISITES_TOKEN,
     ServingPrerequisites,

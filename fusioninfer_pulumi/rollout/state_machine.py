@@ -231,8 +231,7 @@ class UpdateState:
     @property
     def is_blocked(self) -> bool:
         """Whether some wait and none is in progress, so that only a recovery can unblock them."""
-        pending = self._phases - {LwsPhase.DONE, LwsPhase.DEFERRED}
-        return pending == {LwsPhase.WAITING}
+        return self._phases - {LwsPhase.DONE, LwsPhase.DEFERRED} == {LwsPhase.WAITING}
 
     @property
     def _needs_polling(self) -> bool:

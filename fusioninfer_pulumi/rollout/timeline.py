@@ -114,9 +114,7 @@ class Timeline:
 
 
 def simulate_update(
-    plan: ServicePlan,
-    changes: Mapping[str, LwsChange],
-    removed: Sequence[tuple[str, LwsSize]] = (),
+    plan: ServicePlan, changes: Mapping[str, LwsChange], removed: Sequence[tuple[str, LwsSize]] = ()
 ) -> Timeline:
     """Simulate the slowest successful update of a service.
 

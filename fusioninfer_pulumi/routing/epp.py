@@ -245,18 +245,12 @@ def build_pod_template(epp: EppPlan) -> Manifest:
     # The endpoint picker reads its configuration only at start, so a new checksum restarts it.
     checksum = hashlib.sha256(epp.config.encode()).hexdigest()
     return {
-        "metadata": {
-            "labels": epp.pod_labels,
-            "annotations": {labels.CONFIG_CHECKSUM: checksum},
-        },
+        "metadata": {"labels": epp.pod_labels, "annotations": {labels.CONFIG_CHECKSUM: checksum}},
         "spec": {
             "serviceAccountName": epp.name,
             "automountServiceAccountToken": True,
             "terminationGracePeriodSeconds": _GRACE_SECONDS,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [_build_container(epp)],
             "volumes": volumes,
         },

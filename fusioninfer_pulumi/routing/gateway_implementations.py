@@ -71,10 +71,7 @@ _HEALTH_PATH = "/health"
 
 
 def _build_gke_extras(
-    meta: ServiceMeta,
-    _: EppPlan | None,
-    backend: Mapping[str, Any],
-    port: int,
+    meta: ServiceMeta, _: EppPlan | None, backend: Mapping[str, Any], port: int
 ) -> Iterator[Manifest]:
     """Build the policies that set the health check and the timeout of GKE's load balancers."""
     target = {key: backend.get(key, "") for key in ("group", "kind", "name")}

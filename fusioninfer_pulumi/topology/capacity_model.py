@@ -244,10 +244,7 @@ def _compute_upper_bounds(roles: list[RoleDemand], nodes: Sequence[NodePool]) ->
 
 
 def _is_outcome_certain(
-    roles: list[RoleDemand],
-    running: Mapping[str, int],
-    nodes: Sequence[NodePool],
-    scope: GangScope,
+    roles: list[RoleDemand], running: Mapping[str, int], nodes: Sequence[NodePool], scope: GangScope
 ) -> bool:
     """Return whether all roles reach their bounds, wherever the scheduler puts pods.
 

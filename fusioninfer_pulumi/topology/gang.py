@@ -69,10 +69,7 @@ class GangPlan:
 
 
 def plan_gangs(
-    service: str,
-    roles: Sequence[RolePlan],
-    scheduling: SchedulingStrategyArgs,
-    shape: ServiceShape,
+    service: str, roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, shape: ServiceShape
 ) -> tuple[GangPlan, ...]:
     """Return the gang of a service, or one gang for each of its serving groups.
 

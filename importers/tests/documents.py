@@ -34,10 +34,7 @@ def kthena(group: Manifest, **spec: Any) -> Manifest:
         "apiVersion": "workload.serving.volcano.sh/v1alpha1",
         "kind": "ModelServing",
         "metadata": {"name": "sample", "namespace": "default"},
-        "spec": {
-            **spec,
-            "template": {**group, "roles": [_role("prefill", 4), _role("decode", 4)]},
-        },
+        "spec": {**spec, "template": {**group, "roles": [_role("prefill", 4), _role("decode", 4)]}},
     }
 
 

@@ -8,11 +8,7 @@ Manifest = dict[str, Any]
 
 GPU = {
     "devices": [
-        {
-            "name": "gpu",
-            "count": 1,
-            "selectors": [{"cel": 'device.driver == "gpu.nvidia.com"'}],
-        }
+        {"name": "gpu", "count": 1, "selectors": [{"cel": 'device.driver == "gpu.nvidia.com"'}]}
     ]
 }
 

@@ -147,11 +147,7 @@ def _workers(draw: st.DrawFn) -> Manifest:
     topology = draw(
         st.fixed_dictionaries({"tensor": _counts}, optional={"pipeline": st.integers(1, 2)})
     )
-    return {
-        "topology": topology,
-        "template": draw(templates()),
-        **draw(_some({"count": _counts})),
-    }
+    return {"topology": topology, "template": draw(templates()), **draw(_some({"count": _counts}))}
 
 
 @st.composite

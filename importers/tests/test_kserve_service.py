@@ -543,20 +543,13 @@ def spread(key: str, skew: int) -> Manifest:
             "topologySpreadConstraints",
             [spread("zone", 1), spread("host", 1)],
             [spread("zone", 2), spread("rack", 1)],
-            [
-                spread("zone", 2),
-                spread("host", 1),
-                spread("rack", 1),
-            ],
+            [spread("zone", 2), spread("host", 1), spread("rack", 1)],
         ),
         (
             "resourceClaims",
             [{"name": "nic", "resourceClaimName": "a"}],
             [{"name": "disk", "resourceClaimName": "b"}],
-            [
-                {"name": "nic", "resourceClaimName": "a"},
-                {"name": "disk", "resourceClaimName": "b"},
-            ],
+            [{"name": "nic", "resourceClaimName": "a"}, {"name": "disk", "resourceClaimName": "b"}],
         ),
         ("schedulingGates", [{"name": "a"}], [{"name": "b"}], [{"name": "a"}, {"name": "b"}]),
         ("tolerations", [{"key": "a"}], [{"key": "b"}], [{"key": "b"}]),

@@ -309,8 +309,7 @@ def test_target_keeps_its_own_rule() -> None:
 
 
 @each_row(
-    ("one", "other", "fine"),
-    [(9, 9, True), (9, 8, False), (None, 9, True), (9, None, False)],
+    ("one", "other", "fine"), [(9, 9, True), (9, 8, False), (None, 9, True), (9, None, False)]
 )
 def test_targets_of_a_rule_need_equal_retries(one: Any, other: Any, fine: bool) -> None:
     first, second = (

@@ -139,10 +139,7 @@ def test_initial_replicas_are_within_bounds(replicas: int | None, start: int | N
     [
         ({"server": 1}, {**ON, "minRoleReplicas": {"server": 1}}),
         ({"server": 0}, {"mode": "Off"}),
-        (
-            {"server": 0, "other": 1},
-            {**ON, "minRoleReplicas": {"server": 0, "other": 1}},
-        ),
+        ({"server": 0, "other": 1}, {**ON, "minRoleReplicas": {"server": 0, "other": 1}}),
     ],
 )
 def test_gang_minimum_is_autoscaler_minimum(least: dict[str, int], gang: Manifest) -> None:

@@ -38,10 +38,7 @@ def test_article_sample_with_lowercase_gangpolicy_is_converted() -> None:
     }
     assert [
         (item["name"], item["componentType"], item["replicas"]) for item in result["roles"]
-    ] == [
-        ("prefill", "prefiller", 4),
-        ("decode", "decoder", 4),
-    ]
+    ] == [("prefill", "prefiller", 4), ("decode", "decoder", 4)]
     assert (
         "f: warning: template.restartGracePeriodSeconds: LeaderWorkerSet recreates a failed "
         "replica at once, not after 60 seconds" in check(sample)
@@ -51,21 +48,14 @@ def test_article_sample_with_lowercase_gangpolicy_is_converted() -> None:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (
-            serving(),
-            {"schedulerName": "volcano", "gangPolicy": ON},
-        ),
+        (serving(), {"schedulerName": "volcano", "gangPolicy": ON}),
         (
             serving(schedulerName="default-scheduler"),
             {"schedulerName": "default-scheduler", "gangPolicy": {"mode": "Off"}},
         ),
         (
             serving(metadata={"annotations": {"scheduling.volcano.sh/queue-name": "q"}}),
-            {
-                "schedulerName": "volcano",
-                "queue": "q",
-                "gangPolicy": ON,
-            },
+            {"schedulerName": "volcano", "queue": "q", "gangPolicy": ON},
         ),
     ],
 )
@@ -435,7 +425,7 @@ def test_invalid_fields_are_rejected(document: Manifest, expected: str) -> None:
                 "f: plugins[0]: cannot be carried over: plugin p runs in Kthena's controller; "
                 "add its changes to the pod templates"
             ),
-        ),
+        )
     ],
 )
 def test_unsupported_fields_of_serving_are_errors_or_warnings(

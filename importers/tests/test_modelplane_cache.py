@@ -65,10 +65,7 @@ ARGUMENTS: list[tuple[Manifest, Manifest]] = [
         cached("--served-model-name=m"),
         {"args": ["--served-model-name=m", "--model", "/mnt/models"]},
     ),
-    (
-        cached(command=["sh", "-c", "exec vllm serve /mnt/models --served-model-name m"]),
-        {},
-    ),
+    (cached(command=["sh", "-c", "exec vllm serve /mnt/models --served-model-name m"]), {}),
     (
         cached("--enforce-eager", command=["vllm", "serve", "/mnt/models"]),
         {"args": ["--enforce-eager", "--served-model-name", "/mnt/models"]},

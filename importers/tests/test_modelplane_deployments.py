@@ -172,10 +172,7 @@ def test_modelplane_pods_are_gang_scheduled_only_with_volcano() -> None:
 
 @pytest.mark.parametrize(
     ("cel", "drivers"),
-    [
-        ("true", "none"),
-        ('device.driver == "a" || device.capacity["b"].memory > 1', "a and b"),
-    ],
+    [("true", "none"), ('device.driver == "a" || device.capacity["b"].memory > 1', "a and b")],
 )
 def test_expressions_without_driver_are_rejected(cel: str, drivers: str) -> None:
     devices = {"devices": [{"name": "gpu", "selectors": [{"cel": cel}]}]}

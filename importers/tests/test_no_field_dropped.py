@@ -152,9 +152,7 @@ def test_no_field_of_proposed_deployment_is_dropped_silently(document: Manifest)
 
 @quickly
 @given(kserve_strategies.llm_services())
-def test_no_field_of_llm_inference_service_is_dropped_silently(
-    documents: list[Manifest],
-) -> None:
+def test_no_field_of_llm_inference_service_is_dropped_silently(documents: list[Manifest]) -> None:
     assert find_dropped(documents, kserve_strategies.VALID_VALUES) == []
 
 

@@ -94,10 +94,7 @@ def test_plan_includes_conversion_findings() -> None:
 
 def test_unknown_keys_do_not_hide_other_findings() -> None:
     document = serving(plugins=[PLUGIN], replicass=2)
-    assert [problem.split(": ")[1] for problem in reject(document)] == [
-        "replicass",
-        "plugins[0]",
-    ]
+    assert [problem.split(": ")[1] for problem in reject(document)] == ["replicass", "plugins[0]"]
     document["spec"]["template"]["roles"][0]["replicas"] = "2"
     assert [problem.split(": ")[1] for problem in reject(document)] == [
         "template.roles[0].replicas",
@@ -131,10 +128,7 @@ def test_converting_our_manifest_does_not_change_it(
 
 @pytest.mark.parametrize("output", ["yaml", "json"])
 def test_converted_manifest_renders_like_its_source(
-    output: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, serving(), samples.service(), serving(role(replicas=2), name="b"))
     assert main(["render", path]) == 0
@@ -239,8 +233,7 @@ def test_document_without_effect_is_a_warning(
 
 def test_findings_about_companions_are_shown_with_their_service() -> None:
     fixed = policy(
-        metrics=None,
-        disaggregatedTarget=scaled({"server": {"minReplicas": 2, "maxReplicas": 2}}),
+        metrics=None, disaggregatedTarget=scaled({"server": {"minReplicas": 2, "maxReplicas": 2}})
     )
     (document,) = read_source(serving(role(replicas=2)), fixed).planned_documents
     messages = [finding.message for _, finding in document.findings]

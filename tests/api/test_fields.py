@@ -86,10 +86,7 @@ def test_name_defaults_to_the_logical_name() -> None:
 
 def test_enum_members_are_accepted() -> None:
     manifest = service(
-        role(
-            multinode=nodes(2, launcher=Launcher.RAY),
-            restartPolicy=RestartPolicy.NONE,
-        )
+        role(multinode=nodes(2, launcher=Launcher.RAY), restartPolicy=RestartPolicy.NONE)
     )
     (args,) = load(manifest)
     assert args.roles[0].restart_policy is RestartPolicy.NONE
@@ -131,9 +128,7 @@ def test_outputs_are_kept_in_rendered_objects(output: Make) -> None:
     assert workload["metadata"]["annotations"] == {"own": fields}
 
 
-def test_revision_does_not_depend_on_values_of_outputs(
-    output: Make,
-) -> None:
+def test_revision_does_not_depend_on_values_of_outputs(output: Make) -> None:
     def revision(image: Any) -> str:
         manifest = service(role(template=pod(container(image=image))))
         return rendered(manifest)[0]["metadata"]["labels"]["fusioninfer.io/revision"]

@@ -93,10 +93,7 @@ RESTARTS = [
     ({"template": pods(nodeSelector={"a": "b"})}, "scheduling changed"),
     ({"template": pods(hostNetwork=True)}, "pod template changed"),
     ({"template": {"restartPolicy": "None"}}, "restart policy changed"),
-    (
-        {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}},
-        "network configuration changed",
-    ),
+    ({"networkConfig": {"subdomainPolicy": "UniquePerReplica"}}, "network configuration changed"),
     ({"rolloutStrategy": {"type": "RollingUpdate"}}, ""),
     ({"startupPolicy": "LeaderReady"}, ""),
     # What LeaderWorkerSet's webhook fills in itself makes no new revision.
@@ -175,11 +172,7 @@ def ray(spec: int) -> Manifest:
 
 OTHER_SELECTOR = {**deployment(), "spec": {**deployment()["spec"], "selector": {}}}
 NOTES = [
-    (
-        [per_role_lws(2)],
-        [per_role_lws(4)],
-        ["role decode: replicas 2 -> 4, nothing restarts"],
-    ),
+    ([per_role_lws(2)], [per_role_lws(4)], ["role decode: replicas 2 -> 4, nothing restarts"]),
     (
         [per_role_lws(4)],
         [per_role_lws(3, **IMAGE)],
@@ -189,11 +182,7 @@ NOTES = [
         ],
     ),
     # A replica under another number is another one.
-    (
-        [lws("qwen-decode-0")],
-        [lws("qwen-decode-7")],
-        ["nothing restarts"],
-    ),
+    ([lws("qwen-decode-0")], [lws("qwen-decode-7")], ["nothing restarts"]),
     (
         [pod_group(2), ganged()],
         [lws(**IMAGE)],

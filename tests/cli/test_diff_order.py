@@ -132,12 +132,7 @@ SCALED = "role serve: replicas 2 -> 3, nothing restarts"
         (scaled(2), scaled(3), KEPT.format(2, 3), []),
         (scaled(3), scaled(2), KEPT.format(3, 2), []),
         (scaled(2), scaled(3, "v0.12.0"), KEPT.format(2, 3), ["LeaderWorkerSet"]),
-        (
-            scaled(2, autoscaled=False),
-            scaled(3),
-            KEPT.format(2, 3),
-            ["HorizontalPodAutoscaler"],
-        ),
+        (scaled(2, autoscaled=False), scaled(3), KEPT.format(2, 3), ["HorizontalPodAutoscaler"]),
         (
             scaled(2),
             scaled(3, autoscaled=False),

@@ -35,9 +35,7 @@ def text(old: Manifest, new: Manifest) -> list[str]:
         (
             "x" * 1000 + "old" + "y" * 1000,
             "x" * 1000 + "new" + "y" * 1000,
-            [
-                f"    data.k: …{'x' * 24}old{'y' * 371}… -> …{'x' * 24}new{'y' * 371}…",
-            ],
+            [f"    data.k: …{'x' * 24}old{'y' * 371}… -> …{'x' * 24}new{'y' * 371}…"],
         ),
         (
             "a\nb\nc\nd\ne\nf",

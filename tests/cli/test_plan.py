@@ -119,12 +119,7 @@ def test_json_of_a_gang_is_complete(capsys: pytest.CaptureFixture[str], partial:
                     }
                     for task in ("prefill-0", "decode-0", "decode-1")
                 ),
-                {
-                    "apiVersion": "v1",
-                    "kind": "Service",
-                    "namespace": "models",
-                    "name": "deepseek",
-                },
+                {"apiVersion": "v1", "kind": "Service", "namespace": "models", "name": "deepseek"},
             ],
             "findings": [NO_ROUTER],
         }

@@ -50,10 +50,7 @@ def test_only_the_users_frames_are_shown(fails: Fails, tmp_path: Path) -> None:
     [
         ("sys.exit(3)", "SystemExit: 3"),
         ('sys.exit("no models")', "SystemExit: no models"),
-        (
-            "pulumi.Output.from_input(1).apply(lambda _: sys.exit(3))",
-            "SystemExit: 3",
-        ),
+        ("pulumi.Output.from_input(1).apply(lambda _: sys.exit(3))", "SystemExit: 3"),
     ],
 )
 def test_sys_exit_with_failure_is_reported(fails: Fails, call: str, message: str) -> None:

@@ -42,22 +42,13 @@ def test_main_may_be_a_file(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            "name: a\nruntime: nodejs\n",
-            f"Pulumi.yaml: runtime is nodejs, {UNREADABLE}",
-        ),
-        (
-            "name: a\nruntime: {name: go}\n",
-            f"Pulumi.yaml: runtime is go, {UNREADABLE}",
-        ),
+        ("name: a\nruntime: nodejs\n", f"Pulumi.yaml: runtime is nodejs, {UNREADABLE}"),
+        ("name: a\nruntime: {name: go}\n", f"Pulumi.yaml: runtime is go, {UNREADABLE}"),
         ("name: a\n", f"Pulumi.yaml: runtime is missing, {UNREADABLE}"),
         ("runtime: python\n", "Pulumi.yaml: name is missing"),
         ("", "Pulumi.yaml: name is missing"),
         ("- a\n", "Pulumi.yaml: must be one YAML mapping"),
-        (
-            "name: a\nruntime: python\nmain: gone\n",
-            "Pulumi.yaml: gone does not exist",
-        ),
+        ("name: a\nruntime: python\nmain: gone\n", "Pulumi.yaml: gone does not exist"),
         ("name: a\nruntime: python\n", "Pulumi.yaml: __main__.py does not exist"),
     ],
 )

@@ -73,22 +73,10 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         good(multinode={"nodeCount": 0}),
         ["F: roles[0].multinode.nodeCount: must be at least 1, got 0"],
     ),
-    "negative replicas": (
-        good(replicas=-1),
-        ["F: roles[0].replicas: must be at least 0, got -1"],
-    ),
-    "true replicas": (
-        good(replicas=True),
-        ["F: roles[0].replicas: must be an integer, got true"],
-    ),
-    "quoted replicas": (
-        good(replicas="2"),
-        ['F: roles[0].replicas: must be an integer, got "2"'],
-    ),
-    "half a replica": (
-        good(replicas=1.5),
-        ["F: roles[0].replicas: must be an integer, got 1.5"],
-    ),
+    "negative replicas": (good(replicas=-1), ["F: roles[0].replicas: must be at least 0, got -1"]),
+    "true replicas": (good(replicas=True), ["F: roles[0].replicas: must be an integer, got true"]),
+    "quoted replicas": (good(replicas="2"), ['F: roles[0].replicas: must be an integer, got "2"']),
+    "half a replica": (good(replicas=1.5), ["F: roles[0].replicas: must be an integer, got 1.5"]),
     "absurdly many replicas": (
         good(replicas=10**9),
         ["F: roles[0].replicas: must be at most 10000, got 1000000000"],
@@ -105,10 +93,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         good(template=container(resources={"limits": {"nvidia.com/gpu": "0.5"}})),
         ["F: roles[0].template.spec.containers[0].resources.limits[nvidia.com/gpu]: must be a"],
     ),
-    "an unknown key": (
-        UNKNOWN_KEY,
-        ["F: roles[0].replcas: unknown key, did you mean replicas?"],
-    ),
+    "an unknown key": (UNKNOWN_KEY, ["F: roles[0].replcas: unknown key, did you mean replicas?"]),
     "a reserved label": (
         good(template={**container(), "metadata": {"labels": {"fusioninfer.io/service": "x"}}}),
         ["F: roles[0].template.metadata.labels[fusioninfer.io/service]: is set by fusion"],

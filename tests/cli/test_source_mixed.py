@@ -34,13 +34,7 @@ def test_project_and_manifest_are_rendered(sources: list[str], capsys: Capsys) -
     assert main(["render", *sources]) == 0
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
     names = [manifest["metadata"]["name"] for manifest in objects]
-    assert names == [
-        "manifest-inference-0",
-        "manifest",
-        "project-inference-0",
-        "project",
-        "c",
-    ]
+    assert names == ["manifest-inference-0", "manifest", "project-inference-0", "project", "c"]
 
 
 def test_project_and_manifest_are_planned(sources: list[str], capsys: Capsys) -> None:

@@ -96,11 +96,7 @@ def test_autoscaled_role_keeps_its_live_replicas() -> None:
 @each_row(
     ("old", "new", "why"),
     [
-        (
-            service(serving(), name="old"),
-            service(serving()),
-            "the old source has no replicas",
-        ),
+        (service(serving(), name="old"), service(serving()), "the old source has no replicas"),
         (service(serving()), service(serving(replicas=0)), "the service has no replicas"),
         (service(serving()), service(serving(), layout="PerRole"), "`pulumi up` rejects it: "),
         (service(serving()), service(serving(replicas=401)), "more than 400 LeaderWorkerSets"),

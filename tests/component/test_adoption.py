@@ -15,9 +15,7 @@ ROOT = Path(__file__).parents[2]
 Story = Callable[[int], InferenceServiceArgs]
 
 
-def existing(
-    args: pulumi.ResourceTransformationArgs,
-) -> pulumi.ResourceTransformationResult | None:
+def existing(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
     if not args.type_.startswith("kubernetes:"):
         return None
     metadata: Any = args.props["metadata"]

@@ -136,9 +136,7 @@ def test_revision_does_not_depend_on_output_value(engine: Any) -> None:
 
 def live(**status: Any) -> dict[str, Any]:
     available = {"type": "Available", "status": "True", "observedGeneration": 1}
-    return {
-        "status": {"readyReplicas": 1, "conditions": [available], **status},
-    }
+    return {"status": {"readyReplicas": 1, "conditions": [available], **status}}
 
 
 def test_status_follows_live_objects(engine: Any, story: Story) -> None:

@@ -107,10 +107,7 @@ def test_secret_kubeconfig_does_not_make_outputs_secret(
 ) -> None:
     done = run(engine, service, kubeconfig=lambda: pulumi.Output.secret("apiVersion: v1\n"))
     assert calls[0][0] == "apiVersion: v1\n"
-    assert done.outputs[-1][1] == {
-        "checked": True,
-        "releases": {"LeaderWorkerSet": "v0.9.1"},
-    }
+    assert done.outputs[-1][1] == {"checked": True, "releases": {"LeaderWorkerSet": "v0.9.1"}}
 
 
 def test_unknown_kubeconfig_is_a_warning(engine: Any, service: Any, calls: list[Any]) -> None:

@@ -192,9 +192,7 @@ def test_children_are_attributes(engine: Any, story: Story) -> None:
 
 def test_role_scaled_to_zero_registers_no_lws(engine: Any, story: Story) -> None:
     scaled_to_zero = story(4).model_copy(
-        update={
-            "roles": [role.model_copy(update={"replicas": 0}) for role in story(4).roles],
-        }
+        update={"roles": [role.model_copy(update={"replicas": 0}) for role in story(4).roles]}
     )
     deployment = engine.run(lambda: InferenceService("app", scaled_to_zero))
     assert sorted(deployment.keys) == sorted([(TOKEN, "app"), (SERVICE, "app")])

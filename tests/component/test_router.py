@@ -165,7 +165,7 @@ def test_endpoint_is_url_of_route(engine: Any) -> None:
                 "protocol": "HTTPS",
                 "tls": {"certificateRefs": [{"name": "certificate"}]},
             }
-        ],
+        ]
     }
     assert endpoint(engine, spec(httproute=ROUTE)) == "http://svc.example.com"
     hosts = {"hostnames": ["svc.example.com"]}

@@ -54,10 +54,7 @@ def find_replicas(engine: Any, state: Any, *, preview: bool = False) -> Any:
         (entries(0, 1, 2, logical="old"), {0, 1, 2}),
         (entries(0, 1, 2, name="old"), {0, 1, 2}),
         (
-            {
-                f"urn:pulumi:dev::app::{LWS}::any": lws_entry("svc-inference-2"),
-                **entries(0, 1),
-            },
+            {f"urn:pulumi:dev::app::{LWS}::any": lws_entry("svc-inference-2"), **entries(0, 1)},
             {0, 1, 2},
         ),
         # Another namespace, another service, or another component that still exists.

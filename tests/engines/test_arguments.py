@@ -62,12 +62,7 @@ def list_findings(image: str, words: str | list[str], **more: Any) -> list[str]:
             "--gpu-memory-utilization",
             {"default": 0.92, "limits": {"gt": 0, "le": 1}},
         ),
-        (
-            "sglang",
-            "0.5.3",
-            "--disaggregation-mode",
-            {"choices": ("decode", "null", "prefill")},
-        ),
+        ("sglang", "0.5.3", "--disaggregation-mode", {"choices": ("decode", "null", "prefill")}),
         ("sglang", "0.5.5.post3", "--speculative-ngram-branch-length", {"default": 18}),
         ("sglang", "0.5.23", "--tensor-parallel-size", {"name": "--tp-size", "default": 1}),
         ("sglang", "0.5.23", "--enable-lora", {"kind": "switch", "default": None}),

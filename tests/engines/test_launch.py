@@ -96,16 +96,14 @@ def test_ray_leader_starts_the_head(container: dict[str, Any], script: str) -> N
 def test_ray_leader_splits_joined_flags() -> None:
     container = {"image": STOCK, "args": ["--model=m", "--kv-transfer-config '{\"a\": 1}'"]}
     assert leader_launch(container, "ray", 2) == ContainerCommand(
-        ["/bin/sh", "-c"],
-        [f"{HEAD} exec vllm serve m --kv-transfer-config '{{\"a\": 1}}' {RAY}"],
+        ["/bin/sh", "-c"], [f"{HEAD} exec vllm serve m --kv-transfer-config '{{\"a\": 1}}' {RAY}"]
     )
 
 
 def test_ray_leader_with_unknown_program_starts_the_head() -> None:
     container = {"image": "x", "command": ["/start it"], "args": ["a"]}
     assert leader_launch(container, "ray", 2) == ContainerCommand(
-        ["/bin/sh", "-c"],
-        [f"{HEAD} exec '/start it' a {RAY}"],
+        ["/bin/sh", "-c"], [f"{HEAD} exec '/start it' a {RAY}"]
     )
 
 
@@ -125,10 +123,7 @@ def test_ray_leader_with_unknown_program_starts_the_head() -> None:
         ("x; vllm serve m # why", f"{HEAD} {{\nx; exec vllm serve m {RAY} # why\n}}"),
         ("x; vllm serve m \\\n", f"{HEAD} {{\nx; exec vllm serve m {RAY} \\\n\n}}"),
         ("vllm serve m & wait", f"{HEAD} {{\nvllm serve m {RAY} & wait\n}}"),
-        (
-            "if a; then vllm serve m; fi",
-            f"{HEAD} {{\nif a; then vllm serve m {RAY}; fi\n}}",
-        ),
+        ("if a; then vllm serve m; fi", f"{HEAD} {{\nif a; then vllm serve m {RAY}; fi\n}}"),
     ],
 )
 def test_ray_leader_script_starts_the_head(script: str, expected: str) -> None:
@@ -144,8 +139,7 @@ def test_ray_leader_script_starts_the_head(script: str, expected: str) -> None:
 def test_ray_worker_joins_the_head() -> None:
     assert worker_launch({"image": STOCK}, "ray", 2) == ContainerCommand(["/bin/sh", "-c"], [JOIN])
     assert worker_launch(shell("vllm serve m"), "ray", 2) == ContainerCommand(
-        ["/bin/sh", "-c"],
-        [JOIN],
+        ["/bin/sh", "-c"], [JOIN]
     )
 
 
@@ -224,8 +218,7 @@ def test_sglang_launches_with_multiprocessing() -> None:
         SGLANG, ["--tp", "16", "--nnodes", "2", "--node-rank", "0", *init]
     )
     assert worker_launch(container, "multiprocessing", 2) == ContainerCommand(
-        SGLANG,
-        ["--tp", "16", "--nnodes", "2", "--node-rank", "$(LWS_WORKER_INDEX)", *init],
+        SGLANG, ["--tp", "16", "--nnodes", "2", "--node-rank", "$(LWS_WORKER_INDEX)", *init]
     )
     value = {"args": [*SGLANG, "--nccl-init-addr", "x:1", "--nnodes", "2", "--node-rank", "1"]}
     assert worker_launch(value, "multiprocessing", 2) is None

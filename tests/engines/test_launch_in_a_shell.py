@@ -176,8 +176,7 @@ def test_worker_waits_for_the_leader(fresh_host: Any) -> None:
     # The head responds to the third attempt. Then Ray exits, and the worker too.
     tries = fresh_host.calls_dir.parent / "tries"
     fresh_host.program(
-        "ray",
-        f'[ "$1" = start ] && exit 5\necho >>{tries}; [ "$(wc -l <{tries})" -ge 3 ]\n',
+        "ray", f'[ "$1" = start ] && exit 5\necho >>{tries}; [ "$(wc -l <{tries})" -ge 3 ]\n'
     )
     fresh_host.program("sleep")
     process = fresh_host.start(worker({"image": STOCK}, "ray", 2, retry=True, **LWS), **LWS)

@@ -12,11 +12,7 @@ import pytest
 from rows import each_row
 
 from fusioninfer_pulumi import InvalidServiceError, RoleArgs
-from fusioninfer_pulumi.kube.typed_args import (
-    USER_KEY_MAPS,
-    kubernetes_name,
-    to_kubernetes,
-)
+from fusioninfer_pulumi.kube.typed_args import USER_KEY_MAPS, kubernetes_name, to_kubernetes
 
 
 def properties() -> dict[str, tuple[str, str]]:

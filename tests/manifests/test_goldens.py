@@ -47,9 +47,7 @@ def test_manifest_renders_golden_objects(name: str, golden: Callable[[str, Any],
     golden(name, objects if plan.shape.router else whole)
 
 
-def test_partial_gang_renders_golden_objects(
-    golden: Callable[[str, Any], None],
-) -> None:
+def test_partial_gang_renders_golden_objects(golden: Callable[[str, Any], None]) -> None:
     (args,) = load(FIXTURES / "inputs" / "fusioninfer-story-4-disaggregated-multinode.yaml")
     policy = {"minRoleReplicas": {"prefill": 1, "decode": 1}, "minResources": True}
     changed = args.model_dump(by_alias=True, exclude_unset=True, mode="json")

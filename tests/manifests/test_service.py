@@ -8,10 +8,7 @@ from rows import each_row
 from samples import container, nodes, on_port, prefill_decode, rendered, role, service, template
 
 TYPE = "fusioninfer.io/component-type"
-ONLY_LEADERS = {
-    "fusioninfer.io/service": "svc",
-    "leaderworkerset.sigs.k8s.io/worker-index": "0",
-}
+ONLY_LEADERS = {"fusioninfer.io/service": "svc", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
 
 
 def spec(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -31,10 +28,7 @@ def spec(manifest: dict[str, Any]) -> dict[str, Any]:
         (service(role("a"), role("b", "decoder")), {}),
         (prefill_decode(), {TYPE: "decoder"}),
         (prefill_decode({"replicas": 0}), {TYPE: "decoder"}),
-        (
-            service(role("a"), role("b", "prefiller"), role("c", "decoder")),
-            {TYPE: "decoder"},
-        ),
+        (service(role("a"), role("b", "prefiller"), role("c", "decoder")), {TYPE: "decoder"}),
     ],
 )
 def test_service_selects_serving_leaders(

@@ -44,11 +44,7 @@ def serving(name: str, kind: str, autoscaling: Any, image: str = "vllm/vllm-open
         "ports": [{"containerPort": 30000 if "sglang" in image else 8000}],
     }  # fmt: skip
     return role(
-        name,
-        kind,
-        autoscaling=autoscaling,
-        template={"spec": {"containers": [container]}},
-        **more,
+        name, kind, autoscaling=autoscaling, template={"spec": {"containers": [container]}}, **more
     )
 
 
@@ -70,7 +66,7 @@ def triggers(manifest: Manifest) -> dict[str, tuple[str, str]]:
 
 def test_latency_follows_requests_in_flight() -> None:
     assert triggers(scaled(keda("latency"))) == {
-        "in-flight": (" + ".join(f"sum({name}{{{ENGINES}}})" for name in IN_FLIGHT), "100"),
+        "in-flight": (" + ".join(f"sum({name}{{{ENGINES}}})" for name in IN_FLIGHT), "100")
     }
     (_, value) = triggers(scaled(keda("latency", targetRequests=32)))["in-flight"]
     assert value == "32"

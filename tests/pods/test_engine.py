@@ -25,14 +25,8 @@ FORMS: list[tuple[dict[str, Any], list[str]]] = [
     (engine("--port", "8000", "-tp", "1", *NIXL_ARGS), ["--port", "8001", "-tp", "1", *NIXL_ARGS]),
     (engine("--port 8000", *NIXL_ARGS), [*MOVED, *NIXL_ARGS]),
     (engine(*NIXL_ARGS, "--port=$(PORT)"), [*NIXL_ARGS, "--port=8001"]),
-    (
-        engine("m", f"--kv-transfer-config '{NIXL}'"),
-        ["m", "--kv-transfer-config", NIXL, *MOVED],
-    ),
-    (
-        command("vllm", "serve", "m", *NIXL_ARGS),
-        ["vllm", "serve", "m", *NIXL_ARGS, *MOVED],
-    ),
+    (engine("m", f"--kv-transfer-config '{NIXL}'"), ["m", "--kv-transfer-config", NIXL, *MOVED]),
+    (command("vllm", "serve", "m", *NIXL_ARGS), ["vllm", "serve", "m", *NIXL_ARGS, *MOVED]),
     (
         engine("m", *NIXL_ARGS, command=["vllm", "serve"]),
         ["vllm", "serve", "m", *NIXL_ARGS, *MOVED],

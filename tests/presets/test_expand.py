@@ -98,11 +98,7 @@ def test_model_and_accelerator_are_enough() -> None:
 
 @pytest.mark.parametrize(
     "model",
-    [
-        {"cache": {"claimName": "models"}},
-        {"fetch": "InitContainer"},
-        {"uri": "pvc://models/qwen"},
-    ],
+    [{"cache": {"claimName": "models"}}, {"fetch": "InitContainer"}, {"uri": "pvc://models/qwen"}],
     ids=str,
 )
 def test_only_downloads_of_the_engine_get_an_empty_dir(model: Manifest) -> None:

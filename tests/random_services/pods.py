@@ -287,11 +287,7 @@ def _volumes(rng: SeededRandom) -> list[Manifest]:
 
 def _mounts(rng: SeededRandom, volumes: Sequence[Manifest]) -> list[Manifest]:
     return [
-        {
-            "name": item["name"],
-            "mountPath": f"/volumes/{item['name']}",
-            **rng.fields(readOnly=True),
-        }
+        {"name": item["name"], "mountPath": f"/volumes/{item['name']}", **rng.fields(readOnly=True)}
         for item in rng.subset(volumes, 0.7)
     ]
 
@@ -301,11 +297,7 @@ def _side_container(rng: SeededRandom, name: str, volumes: Sequence[Manifest]) -
     container |= rng.fields(
         command=["/bin/sh", "-c", "sleep $((60 * 60))"],
         env=[{"name": "TEXT", "value": rng.choice(*AWKWARD)}],
-        resources=(
-            {"requests": {"cpu": "50m"}},
-            {"limits": {"cpu": "1", "memory": "128Mi"}},
-            {},
-        ),
+        resources=({"requests": {"cpu": "50m"}}, {"limits": {"cpu": "1", "memory": "128Mi"}}, {}),
         ports=[{"containerPort": 9900 + int(name[-1]) + (10 if name[0] == "i" else 0)}],
     )
     mounts = _mounts(rng, volumes)

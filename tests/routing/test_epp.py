@@ -44,10 +44,7 @@ def test_image_decides_the_picker_family(case: str) -> None:
 
 
 def test_default_strategy_follows_from_roles() -> None:
-    for manifest, plugin in (
-        (routed(), "prefix-cache-scorer"),
-        (pair(), "disagg-profile-handler"),
-    ):
+    for manifest, plugin in ((routed(), "prefix-cache-scorer"), (pair(), "disagg-profile-handler")):
         assert plugin in {item["type"] for item in config(manifest)["plugins"]}
 
 

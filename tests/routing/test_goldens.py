@@ -109,10 +109,7 @@ def test_every_golden_file_is_compared() -> None:
     assert result == {*INPUTS, *GATEWAYS}
 
 
-DOCUMENTED = {
-    "example-1": "router-example-1-simple-strategy",
-    "example-3": "router-example-3-pd",
-}
+DOCUMENTED = {"example-1": "router-example-1-simple-strategy", "example-3": "router-example-3-pd"}
 DEVIATIONS_TEXT = Path(__file__).parents[2] / "docs" / "deviations.md"
 
 

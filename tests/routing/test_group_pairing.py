@@ -38,11 +38,7 @@ OLD_PICKER = {"image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"}
 def topology_plugins(label: str, name: str) -> list[dict[str, Any]]:
     return [
         {"type": "topology-extractor", "parameters": {"hostname": f"fusioninfer.io/{label}"}},
-        {
-            "type": "topology-affinity-filter",
-            "name": name,
-            "parameters": {"minAffinity": "host"},
-        },
+        {"type": "topology-affinity-filter", "name": name, "parameters": {"minAffinity": "host"}},
     ]
 
 

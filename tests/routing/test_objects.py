@@ -33,12 +33,7 @@ def test_every_object_has_the_services_metadata() -> None:
 
 
 @pytest.mark.parametrize(
-    ("picker", "groups"),
-    [
-        ({}, []),
-        ({"image": V1_5}, []),
-        ({"image": LLM_D}, ["llm-d.ai"]),
-    ],
+    ("picker", "groups"), [({}, []), ({"image": V1_5}, []), ({"image": LLM_D}, ["llm-d.ai"])]
 )
 def test_rbac_role_allows_only_what_the_picker_watches(picker: Manifest, groups: list[str]) -> None:
     objectives = ["inferenceobjectives", "inferencemodelrewrites"]

@@ -85,9 +85,7 @@ def test_service_name_of_an_endpoint_picker_is_rejected() -> None:
     result = collisions(service(ROUTER, role("b"), name="a"), service(role("c"), name="a-epp"))
     assert result == [
         [],
-        [
-            'metadata.name: Service "a-epp" would also belong to service a; rename one of them',
-        ],
+        ['metadata.name: Service "a-epp" would also belong to service a; rename one of them'],
     ]
 
 

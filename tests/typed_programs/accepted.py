@@ -68,10 +68,10 @@ typed = InferenceServiceArgs(
                                 )
                             ],
                         )
-                    ],
-                ),
+                    ]
+                )
             ),
-        ),
+        )
     ],
     scheduling_strategy=SchedulingStrategyArgs(gang_policy={"mode": GangMode.AUTO}),
 )

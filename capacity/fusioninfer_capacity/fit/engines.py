@@ -592,9 +592,7 @@ SIZED_ENGINES: Mapping[str, SizedEngine] = {
         fp8_cache=("--kv-cache-dtype", "fp8"),
         expert_argument=lambda _: ("--enable-expert-parallel",),
         proposal=ProposedContainer(
-            image=_format_image("vllm"),
-            program=PRESETS["vllm"].program,
-            connector=NIXL,
+            image=_format_image("vllm"), program=PRESETS["vllm"].program, connector=NIXL
         ),
         shares_experts=True,
         rejects_bfloat16=True,  # `check_if_supports_dtype`

@@ -182,9 +182,7 @@ class _Search:
                     break
             rest = self.find_best(index + 1, option.usage)
             candidate = _Best(
-                _add(option.tiers, rest.tiers),
-                (option.rank, *rest.ranks),
-                (option, *rest.options),
+                _add(option.tiers, rest.tiers), (option.rank, *rest.ranks), (option, *rest.options)
             )
             if best is None or candidate.key < best.key:
                 best = candidate

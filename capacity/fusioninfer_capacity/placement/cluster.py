@@ -133,9 +133,7 @@ def build_inventory(
         raise InvalidServiceError(
             [
                 error(
-                    NO_NODE_WITH_LABEL,
-                    (),
-                    f"no ready node with accelerators has the label {label}",
+                    NO_NODE_WITH_LABEL, (), f"no ready node with accelerators has the label {label}"
                 )
             ]
         )

@@ -179,9 +179,7 @@ def check_inventory(inventory: InventoryArgs) -> list[Finding]:
 
 
 def _check_inputs(
-    services: Sequence[InferenceServiceArgs],
-    plans: Sequence[ServicePlan],
-    inventory: InventoryArgs,
+    services: Sequence[InferenceServiceArgs], plans: Sequence[ServicePlan], inventory: InventoryArgs
 ) -> dict[int, list[Finding]]:
     """Return the errors that prevent services from being placed, by the index of the service."""
     by_service: dict[int, list[Finding]] = {}

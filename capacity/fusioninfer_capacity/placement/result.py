@@ -324,11 +324,7 @@ def _dump_nearest(nearest: Nearest) -> dict[str, Any]:
     return {
         "pools": dict(nearest.pools),
         "missing": [
-            {
-                "pool": shortage.pool,
-                "nodes": shortage.nodes,
-                "accelerators": shortage.accelerators,
-            }
+            {"pool": shortage.pool, "nodes": shortage.nodes, "accelerators": shortage.accelerators}
             for shortage in nearest.missing
         ],
     }

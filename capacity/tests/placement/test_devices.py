@@ -153,11 +153,7 @@ def test_v1beta1_slices_are_read() -> None:
 def test_extended_resources_take_precedence_over_devices() -> None:
     live = LiveDevices([gpus("n1")], [device_class()], ())
     (found,) = build_inventory([node("n1", "a", 4)], (), devices=live).pools
-    assert (found.accelerators, found.resource, found.device_classes) == (
-        4,
-        "nvidia.com/gpu",
-        [],
-    )
+    assert (found.accelerators, found.resource, found.device_classes) == (4, "nvidia.com/gpu", [])
 
 
 def test_live_leader_worker_sets_do_not_show_claimed_devices() -> None:

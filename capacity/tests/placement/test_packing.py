@@ -69,10 +69,7 @@ def test_packing_examples(
 @given(
     st.integers(0, 4),
     st.lists(st.integers(1, 8), max_size=2),
-    st.lists(
-        st.tuples(st.lists(sizes, min_size=1, max_size=3), st.integers(1, 3)),
-        max_size=3,
-    ),
+    st.lists(st.tuples(st.lists(sizes, min_size=1, max_size=3), st.integers(1, 3)), max_size=3),
 )
 @examples(2)
 def test_pools_equal_exhaustive_packing(
@@ -100,9 +97,7 @@ def test_pools_equal_exhaustive_packing(
 
 
 @given(
-    st.integers(1, 4),
-    st.lists(sizes, min_size=1, max_size=8),
-    st.randoms(use_true_random=False),
+    st.integers(1, 4), st.lists(sizes, min_size=1, max_size=8), st.randoms(use_true_random=False)
 )
 def test_guaranteed_fit_is_independent_of_pod_order(
     nodes: int, pods: list[int], dice: random.Random

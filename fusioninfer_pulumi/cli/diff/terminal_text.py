@@ -100,5 +100,4 @@ def _format_field(change: FieldChange, width: int) -> Iterator[Text]:
         return
     yield Text(path)
     for value_line in format_lines(change, _MAX_VALUE):
-        style = _LINE_STYLES.get(value_line[:1], "")
-        yield Text.assemble(" " * 6, (value_line, style))
+        yield Text.assemble(" " * 6, (value_line, _LINE_STYLES.get(value_line[:1], "")))

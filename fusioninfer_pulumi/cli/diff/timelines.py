@@ -23,12 +23,7 @@ from fusioninfer_pulumi.findings import format_with_rule
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.durations import format_duration
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.timeline import (
-    LwsChange,
-    LwsSize,
-    Timeline,
-    simulate_update,
-)
+from fusioninfer_pulumi.rollout.timeline import LwsChange, LwsSize, Timeline, simulate_update
 from fusioninfer_pulumi.rollout.update_order import compare_pair_revisions, order_update
 from fusioninfer_pulumi.topology.gang import get_lws_gang_reference
 

@@ -29,10 +29,7 @@ _SETTINGS = {
 }
 _WORD_LISTS = ("args", "command")
 #: A word of a shell, with its quotes.
-_WORD = re.compile(
-    r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\{\{.*?\}\}|\\.|[^\s'"\\])+""",
-    re.DOTALL,
-)
+_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\{\{.*?\}\}|\\.|[^\s'"\\])+""", re.DOTALL)
 
 
 def fill_templates(builder: ServiceBuilder, spec: Node) -> Node:

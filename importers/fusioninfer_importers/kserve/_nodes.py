@@ -120,9 +120,7 @@ def merge(base: Node, top: Node, field: str = "") -> Node:
         return Node(top.field, merged, top.synthetic)
     if isinstance(base.content, list) and isinstance(top.content, list) and field in _MERGE_KEYS:
         return Node(
-            top.field,
-            _merge_lists(base.content, top.content, _MERGE_KEYS[field]),
-            top.synthetic,
+            top.field, _merge_lists(base.content, top.content, _MERGE_KEYS[field]), top.synthetic
         )
     return top
 

@@ -95,10 +95,7 @@ def connect_tokenizer(config: dict[str, Any], parameters: Mapping[str, Any]) -> 
         options = _migrate_scorer_parameters(scorer)
         current[index:index] = [
             {"type": TOKEN_PRODUCER},
-            {
-                "type": _PRECISE_PRODUCER,
-                **({"parameters": options} if options else {}),
-            },
+            {"type": _PRECISE_PRODUCER, **({"parameters": options} if options else {})},
             {"type": _SCORER, "parameters": {"prefixMatchInfoProducerName": _PRECISE_PRODUCER}},
         ]
         config["plugins"] = plugins = current

@@ -161,20 +161,12 @@ def _convert_parallelism(builder: ServiceBuilder, target: Location, workload: No
         copy_fields(builder, (*target, "parallelism"), block, *_PARALLELISM_FIELDS)
     pods = max(data // local, 1) if data and local else pipeline or 1
     if worker is None and pods > 1:
-        error(
-            FIELD_INVALID,
-            field,
-            f"a replica has {pods} pods, but worker is not set",
-        )
+        error(FIELD_INVALID, field, f"a replica has {pods} pods, but worker is not set")
     return int(pods)
 
 
 def _convert_templates(
-    builder: ServiceBuilder,
-    target: Location,
-    workload: Node,
-    pods: int,
-    preset: Preset,
+    builder: ServiceBuilder, target: Location, workload: Node, pods: int, preset: Preset
 ) -> None:
     report = builder.report
     template, block = workload.get("template"), workload.get("parallelism")
@@ -334,8 +326,7 @@ def convert_devices(builder: ServiceBuilder) -> None:
     container = settings.pop(f"{DEVICE_PREFIX}container-name", None)
     if container not in (None, MAIN):
         builder.report.unsupported(
-            locate("container-name"),
-            "is not supported; only the container main gets devices",
+            locate("container-name"), "is not supported; only the container main gets devices"
         )
     for key in settings:
         subfield = builder.main.at("metadata", "annotations", key)

@@ -33,10 +33,7 @@ _LABEL = re.compile(r"metadata\.labels\['([^']+)'\]")
 
 
 def _make_variable(name: str, label: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}},
-    }
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
 
 
 _GROUP = _make_variable("FUSIONINFER_GROUP_INDEX", labels.GROUP_INDEX)
@@ -64,8 +61,7 @@ def convert_template(
                 builder.set_origin(subfield, env / number, copied=True)
             else:
                 builder.report.left_out(
-                    env / number,
-                    "Kthena's controller overwrites it in every container",
+                    env / number, "Kthena's controller overwrites it in every container"
                 )
 
 

@@ -40,8 +40,7 @@ def build_matches(
         report.consume(field / "body" / "model")
         if model not in names:
             report.invalid(
-                field / "body" / "model",
-                f"must be one of the route's models ({', '.join(names)})",
+                field / "body" / "model", f"must be one of the route's models ({', '.join(names)})"
             )
         names = [model]
     headers = []

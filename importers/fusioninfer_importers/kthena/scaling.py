@@ -180,10 +180,7 @@ def _convert_targets(
         sources = {**{metric.key: (endpoint, subfield) for metric, _ in metrics}, **sources}
     bounds = (homogeneous.min_replicas, homogeneous.max_replicas)
     _add_autoscalers(
-        report,
-        policy,
-        serving,
-        [_RoleAutoscaling(sub.name or "", bounds, metrics, sources, block)],
+        report, policy, serving, [_RoleAutoscaling(sub.name or "", bounds, metrics, sources, block)]
     )
 
 
@@ -390,8 +387,7 @@ def convert_metrics(
             if len(servers) > 1:
                 servers.popitem()
                 report.unsupported(
-                    prometheus / "serverURL",
-                    "must be the same address for all metrics of a role",
+                    prometheus / "serverURL", "must be the same address for all metrics of a role"
                 )
                 continue
             report.consume(source_field)
@@ -443,10 +439,7 @@ def convert_behavior(
     rules_by_direction = {
         "scaleUp": _convert_rules(report, stable, subfield / "stablePolicy", _UP),
         "scaleDown": _convert_rules(
-            report,
-            behavior.scale_down or _DOWN,
-            field / "behavior" / "scaleDown",
-            _DOWN,
+            report, behavior.scale_down or _DOWN, field / "behavior" / "scaleDown", _DOWN
         ),
     }
     report.consume(field / "behavior")

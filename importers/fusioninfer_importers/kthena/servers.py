@@ -85,8 +85,7 @@ def convert_server(
         builder.derive(target, spec.workload_port.port, field / "workloadPort" / "port")
     if spec.workload_port.protocol == "https":
         report.unsupported(
-            field / "workloadPort" / "protocol",
-            "is not supported; terminate TLS at the Gateway",
+            field / "workloadPort" / "protocol", "is not supported; terminate TLS at the Gateway"
         )
     report.consume(field / "workloadPort" / "protocol")
     _check_engine(serving, spec, field)
@@ -347,9 +346,7 @@ def check_traffic_policy(server: Server) -> None:
     has_rules = builder.get((*server.router, "httproute", "rules")) is not None
     if policy.retry is not None and not has_rules:
         report.unsupported(
-            field / "retry",
-            "needs a route; pass its ModelRoute as well",
-            REFERENCE_MISSING,
+            field / "retry", "needs a route; pass its ModelRoute as well", REFERENCE_MISSING
         )
     if policy.timeout is not None:
         # Since August 2026 Kthena's timeout covers only the wait for response headers; a timeout of

@@ -87,8 +87,7 @@ def _convert_role_templates(
         convert_template(builder, (*target, "template"), role.entry_template, role.name, entry)
         if role.worker_template is not None:
             builder.report.left_out(
-                field / "workerTemplate",
-                "has no effect without workerReplicas; ignored",
+                field / "workerTemplate", "has no effect without workerReplicas; ignored"
             )
         return
     count = field / "workerReplicas"
@@ -203,10 +202,7 @@ def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, field: So
     if policy == "None":
         for index, _ in enumerate(builder.roles):
             builder.derive(("spec", "roles", index, "restartPolicy"), "None", subfield)
-    is_single = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (
-        None,
-        1,
-    )
+    is_single = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (None, 1)
     if policy == "ServingGroupRecreate" and is_single:
         report.translated(
             subfield, "the group is one replica, which LeaderWorkerSet recreates as a whole"
@@ -271,8 +267,7 @@ def _convert_rollout(
         builder.derive((*target, "partition"), count, subfield / "partition")
         if count != update.partition:
             builder.report.translated(
-                subfield / "partition",
-                f"{update.partition} of the groups is {count}",
+                subfield / "partition", f"{update.partition} of the groups is {count}"
             )
 
 
@@ -283,8 +278,7 @@ def convert_gang(serving: Serving) -> None:
     group_field, scheduler = field / "template", builder.get((*SCHEDULING, "schedulerName"))
     if len(group.gang_policies) > 1:
         builder.report.invalid(
-            group_field / "gangpolicy",
-            "conflicts with gangPolicy; remove one of them",
+            group_field / "gangpolicy", "conflicts with gangPolicy; remove one of them"
         )
     if convert_queue(builder):
         _report_without_gang(serving, group_field)
@@ -369,6 +363,5 @@ def _convert_topology(
     builder.copy_fields(target, field, "mode", "highestTierAllowed")
     if policy.highest_tier_name is not None:
         builder.report.unsupported(
-            field / "highestTierName",
-            "is not supported; use highestTierAllowed",
+            field / "highestTierName", "is not supported; use highestTierAllowed"
         )

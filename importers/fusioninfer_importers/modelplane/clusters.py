@@ -53,8 +53,7 @@ def find_conflicting_label(first: ServiceBuilder, second: ServiceBuilder) -> str
     """Return a label for which two services need different clusters; None if there is none."""
     labels_a, labels_b = _read_required_labels(first), _read_required_labels(second)
     return next(
-        (key for key in labels_a if labels_b.get(key, labels_a[key]) != labels_a[key]),
-        None,
+        (key for key in labels_a if labels_b.get(key, labels_a[key]) != labels_a[key]), None
     )
 
 

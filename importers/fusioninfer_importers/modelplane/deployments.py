@@ -84,10 +84,7 @@ def _convert_replica(
         convert_engine(builder, engine, field / "engines" / index, is_pd=is_pd)
     members = [member.template for engine in replica.engines for member in engine.members]
     _convert_gang(
-        builder,
-        members,
-        field / "engines",
-        is_gang=is_pd or len(members) > len(replica.engines),
+        builder, members, field / "engines", is_gang=is_pd or len(members) > len(replica.engines)
     )
     if is_pd:
         add_router(builder, field / "serving", is_pd=True)
@@ -154,8 +151,7 @@ def convert_engine(
         if engine.copies is None:
             builder.default((*target, "replicas"), 1, field)
             report.chosen(
-                field / "copies",
-                "not set; assuming 1, which also sets the share of prefill",
+                field / "copies", "not set; assuming 1, which also sets the share of prefill"
             )
         # Modelplane adds no engine arguments: unless the user does, decode computes prompts again.
         texts = str([member.template.spec for member in engine.members])
@@ -164,11 +160,7 @@ def convert_engine(
         builder.default((*target, "kvTransfer"), settings, field / "phase")
     for index, member in enumerate(engine.members):
         _convert_member(
-            builder,
-            target,
-            member,
-            field / "members" / index,
-            is_multi_pod=len(engine.members) > 1,
+            builder, target, member, field / "members" / index, is_multi_pod=len(engine.members) > 1
         )
     convert_devices(
         builder,
@@ -223,8 +215,7 @@ def _check_members(builder: ServiceBuilder, engine: Engine, field: SourceField) 
         )
     if all(member.node_selector is None for member in engine.members):
         builder.report.invalid(
-            field / "members",
-            "at least one member must have a nodeSelector that requests devices",
+            field / "members", "at least one member must have a nodeSelector that requests devices"
         )
 
 
@@ -291,8 +282,7 @@ def _convert_workers(
     if _has_command(workers):
         # The proposal adds no arguments to a command: every node runs it unchanged.
         builder.report.translated(
-            subfield / "tensor",
-            "has no effect on a container with a command; ignored",
+            subfield / "tensor", "has no effect on a container with a command; ignored"
         )
         if topology.pipeline is not None:
             builder.derive((*target, "multinode", "nodeCount"), nodes, subfield / "pipeline")

@@ -73,8 +73,7 @@ def convert_template(
     # Our rules reject values that are not lists.
     if names != [_ENGINE] and (entries is not None or containers is None):
         builder.report.invalid(
-            field / "spec" / "containers",
-            f"must be one container named {_ENGINE}, got {names}",
+            field / "spec" / "containers", f"must be one container named {_ENGINE}, got {names}"
         )
     converted: dict[str, Any] = {
         "spec": _complete_spec(template.spec, is_multi_pod=is_multi_pod, is_serving=is_serving)

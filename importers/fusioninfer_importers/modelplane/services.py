@@ -100,8 +100,7 @@ def convert_service(
     shares = list(_find_shares(report, document, spec, deployments))
     if not shares:
         report.left_out(
-            document.at("metadata", "name"),
-            "selects no ModelDeployment of this input; ignored",
+            document.at("metadata", "name"), "selects no ModelDeployment of this input; ignored"
         )
         return []
     if len(shares) == 1 and (shares[0].field / "weight").value is not None:
