@@ -182,5 +182,4 @@ def _format_requesters(plans: Sequence[ServicePlan]) -> str:
     """Return subject and verb of a sentence: `a requests`, `a, b request`."""
     # Services in different namespaces may have the same name.
     names = list(dict.fromkeys(plan.service for plan in plans))
-    verb = "requests" if len(names) == 1 else "request"
-    return f"{', '.join(names)} {verb}"
+    return f"{', '.join(names)} {'requests' if len(names) == 1 else 'request'}"

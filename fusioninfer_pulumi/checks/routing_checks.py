@@ -142,8 +142,8 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
 #: Messages about rules with several pools; `{name}` is the Gateway's implementation.
 _SEVERAL_POOLS = {
     SeveralPools.UNKNOWN: "a rule with several InferencePools works with agentgateway (1.0) and "
-    "NGINX Gateway Fabric (2.3), but not with Istio up to 1.30 and Envoy AI Gateway up to 1.1; set "
-    "gateway.implementation",
+    "NGINX Gateway Fabric (2.3), but not with Istio up to 1.30 and Envoy AI Gateway up to 1.1; "
+    "check that your gateway supports it",
     SeveralPools.NO: "{name} allows one InferencePool in a rule; give the other service its own "
     "route, by a header or a host name",
     SeveralPools.ONE_EPP: "{name} up to 1.30 asks only the endpoint picker of one pool for a rule "

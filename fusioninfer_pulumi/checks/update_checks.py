@@ -248,8 +248,8 @@ def _check_subgroup_policy(
         return
     replicas = sum(len(lws.replicas) for lws in changed_lws)
     if is_group_rollout(plan):
-        group_count = len({lws.group for lws in changed_lws})
-        is_allowed = group_count <= resolve_group_rollout(plan).max_unavailable
+        groups = {lws.group for lws in changed_lws}
+        is_allowed = len(groups) <= resolve_group_rollout(plan).max_unavailable
     else:
         is_allowed = replicas <= rollout.max_unavailable
     if not is_allowed:

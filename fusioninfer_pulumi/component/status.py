@@ -310,12 +310,11 @@ def _compute_role_status(
     blocked: str | None,
 ) -> ComponentStatus:
     live_lws = [live.get(lws_plan.name) for lws_plan in role.lws]
-    ready = sum(map(count_ready_replicas, role.lws, live_lws))
     desired = len(role.replicas)
     if role.is_autoscaled and all(map(_has_status, live_lws)):
         desired = sum(int((lws or {})["status"].get("replicas") or 0) for lws in live_lws)
     # During an update, surge replicas may be ready in addition to the desired ones.
-    ready = min(ready, desired)
+    ready = min(sum(map(count_ready_replicas, role.lws, live_lws)), desired)
     return {
         "desiredReplicas": desired,
         "readyReplicas": ready,

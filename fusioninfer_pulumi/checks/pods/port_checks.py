@@ -155,8 +155,7 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     # entrypoint or an unreadable script may choose another port.
     runs_known_program = bool(command.program) or command.image.is_stock
     is_certain = command.is_readable if port_argument else runs_known_program
-    is_port_set = bool(port_argument or role_port)
-    make_finding = error if is_port_set and is_certain else warning
+    make_finding = error if is_certain and (port_argument or role_port) else warning
     default = ", its default" if port_argument is None else ""
     message = (
         f"probes, Service and pool use port {port}, but {engine.title} listens on port "
