@@ -155,8 +155,7 @@ def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
         validated = model.model_validate(raw)
     except ValidationError as exc:
         return None, pydantic_findings(exc, model)
-    inventory = validated.spec if isinstance(validated, InventoryManifest) else validated
-    return inventory, []
+    return (validated.spec if isinstance(validated, InventoryManifest) else validated), []
 
 
 def to_manifest(args: InferenceServiceArgs) -> dict[str, Any]:

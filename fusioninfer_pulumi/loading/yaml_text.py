@@ -207,6 +207,6 @@ def _convert_error(exc: yaml.YAMLError, text: str) -> YamlTextError:
         reason = " ".join(str(exc.problem or exc.context).split())
         if "".join(text.splitlines()[mark.line : mark.line + 1])[mark.column :].startswith("\t"):
             reason = "a tab cannot start a value; indent with spaces"
-        place = f"line {mark.line + 1}, column {mark.column + 1}"
-        return YamlTextError(INVALID_YAML, f"invalid YAML: {reason} ({place})", mark.line + 1)
+        message = f"invalid YAML: {reason} (line {mark.line + 1}, column {mark.column + 1})"
+        return YamlTextError(INVALID_YAML, message, mark.line + 1)
     return YamlTextError(INVALID_YAML, f"invalid YAML: {' '.join(str(exc).split())}")

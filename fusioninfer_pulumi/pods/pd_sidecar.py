@@ -161,8 +161,10 @@ def _choose_protocol(
     if protocol is None and connector is not None:
         protocol = find_sidecar_protocol(connector.names)
         if protocol is None:
-            start = connector.name.lower()
-            meant = next((name for name in PROTOCOLS if name.lower().startswith(start)), None)
+            meant = next(
+                (name for name in PROTOCOLS if name.lower().startswith(connector.name.lower())),
+                None,
+            )
             message = (
                 f'the protocol of connector "{connector.name}" is unknown, {default} is used; '
                 f"set one of {', '.join(supported)}"

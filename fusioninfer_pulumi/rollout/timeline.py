@@ -281,5 +281,5 @@ def _count_serving_during_restart(lws_step: LwsStep, change: LwsChange, replicas
         return 0
     limit = lws_step.rollout.parallel_limit
     restarting = replicas if limit is None else limit
-    kept_by_partition = min(lws_step.rollout.partition, replicas)
-    return max(kept_by_partition, replicas - restarting)
+    # Replicas below the partition do not restart.
+    return max(min(lws_step.rollout.partition, replicas), replicas - restarting)
