@@ -58,7 +58,7 @@ CHOSEN = {
 GPU_TYPES = ("H100", "H200", "B200", "A100", "L40S", "L4")
 #: Arguments of recipes that the catalogue omits, with the reason.
 OMITTED = {
-    "--enable-expert-parallel": "the layout decides whether experts are spread",
+    "--enable-expert-parallel": "`parallelism.expert` decides it",
     "--chat-template": "its file is not known to be in the image",
     "--kernel-config.enable_flashinfer_autotune": "a workaround for startup time",
 }

@@ -44,12 +44,12 @@ _COMMANDS = """\
 _CATALOGUE = """\
 # Which models can I deploy by name?
 
-These COUNT models. If a role has no container of yours, the library generates it with the number of
-GPUs and the arguments in the table. Arguments in your template replace them.
+These COUNT models. If you write no container for a role, the library generates one with the
+number of GPUs and the arguments in the table. Arguments in your template replace them.
 
 - The GPU columns show the smallest number of GPUs in one node that hold the weights and a request
   of the model's maximum length, as estimated by [fusioninfer-capacity](../capacity.md). If a cell
-  is empty, the model needs more than one node of 8 GPUs. *spread* means expert parallelism.
+  is empty, the model needs more than one node of 8 GPUs.
 - A number with a star is computed from the memory in vLLM's recipe; the engine then shortens the
   maximum length to what fits (`--max-model-len auto`).
 - The arguments are those of vLLM's recipe (SOURCE, read on CHECKED). The parser of vLLM RELEASE
@@ -140,7 +140,8 @@ def catalogue_page() -> str:
     parts.append("\n## Sources and differences\n")
     parts.append(_DIFFERENCES)
     parts.append(
-        "| Model | Recipe and date | GB, by recipe | Quantized variants | Recipe parts not used |"
+        "| Model | Recipe and date | GPU memory by recipe (GB) | Quantized variants "
+        "| Recipe parts not used |"
     )
     parts.append("|---|---|---|---|---|")
     for model in models:

@@ -124,13 +124,15 @@ class AutoscalingArgs(SpecModel):
     100), the other targets count waiting requests (default 5)."""
 
     time_to_first_token: Duration | None = None
-    """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.
-    It replaces the target number of requests; a role that can scale to zero uses both. Measured by
-    llm-d's endpoint picker if its metrics are readable, else by the engines."""
+    """Only for engine `KEDA` and target `latency`: goal for the 90th percentile of the time to
+    first token, such as `1s`. It replaces the target number of requests; a role that can scale to
+    zero uses both. Measured by llm-d's endpoint picker if its metrics are readable, else by the
+    engines."""
 
     time_per_token: Duration | None = None
-    """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
-    `50ms`. It replaces the target number of requests; a role that can scale to zero uses both."""
+    """Only for engine `KEDA` and target `latency`: goal for the 90th percentile of the time
+    between tokens, such as `50ms`. It replaces the target number of requests; a role that can scale
+    to zero uses both."""
 
     metrics: list[AutoscalingMetricArgs] = Field(default_factory=empty_list)
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
@@ -147,7 +149,7 @@ class AutoscalingArgs(SpecModel):
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the autoscaler, in addition to the service's; values may be Outputs."""
 
-    REST_REQUIRES_FIRST = ("target", "target_requests", "time_to_first_token", "time_per_token")
+    OTHERS_REQUIRE_FIRST = ("target", "target_requests", "time_to_first_token", "time_per_token")
 
     @property
     def latency_goals(self) -> dict[str, Fraction]:

@@ -107,7 +107,7 @@ class ParallelismArgs(SpecModel):
             return max(self.data // self.data_local, 1)
         return self.pipeline
 
-    REST_REQUIRES_FIRST = ("data", "data_local", "data_rpc_port", "port_per_rank")
+    OTHERS_REQUIRE_FIRST = ("data", "data_local", "data_rpc_port", "port_per_rank")
 
 
 def parallelism_findings(

@@ -54,7 +54,7 @@ class SidecarArgs(SpecModel):
 
     family: str | None = None
     """Release of the sidecar, such as `llm-d-0.10`. Default: the release in the image's name or
-    tag, or if there is none the endpoint picker's."""
+    tag; without one, the endpoint picker's release."""
 
     connector: Annotated[SidecarConnector, Field(strict=False)] | None = None
     """Protocol; by default the one that matches the engine's connector."""
@@ -70,7 +70,7 @@ class SidecarArgs(SpecModel):
     args: list[str] | None = None
     """Additional command-line flags; flags that the library sets are rejected."""
 
-    REST_REQUIRES_FIRST = ("enabled",)
+    OTHERS_REQUIRE_FIRST = ("enabled",)
 
 
 _Resource = Annotated[
@@ -235,8 +235,9 @@ class KvCacheOffloadingArgs(SpecModel):
     """
 
     cpu: Bytes
-    """Host memory for the KV cache of one engine in total, such as `64Gi`. If `parallelism.data` is
-    set, each copy of the model gets this much. The container's memory limit must be larger."""
+    """Host memory for the KV cache of one copy of the model, over all its accelerators, such as
+    `64Gi`; with `parallelism.data`, for each of the copies. The container's memory limit must be
+    larger."""
 
     eviction_policy: Annotated[EvictionPolicy, Field(strict=False)] | None = None
     """Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."""

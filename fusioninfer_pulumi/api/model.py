@@ -239,7 +239,7 @@ class CacheArgs(SpecModel):
     `readOnly`. Pods with `kvTransfer` reuse it only with vLLM 0.28 or later."""
 
     ONE_OF = ("claim_name", "storage")
-    REST_REQUIRES_FIRST = ("warm_up", "job", "mount_model", "read_only")
+    OTHERS_REQUIRE_FIRST = ("warm_up", "job", "mount_model", "read_only")
 
 
 class ModelArgs(SpecModel):

@@ -169,7 +169,7 @@ class ResourceClaimArgs(SpecModel):
         return self.device_class_name is not None or self.spec is not None
 
     ONE_OF = ("device_class_name", "spec", "template_name", "claim_name")
-    REST_REQUIRES_FIRST = ("device_class_name", "count", "selectors", "admin_access")
+    OTHERS_REQUIRE_FIRST = ("device_class_name", "count", "selectors", "admin_access")
 
 
 class RoleArgs(SpecModel):

@@ -64,7 +64,7 @@ class PickerTlsArgs(SpecModel):
     """Secret with `tls.crt` and `tls.key`; may be an Output. By default the endpoint picker uses a
     self-signed certificate, which gateways do not verify."""
 
-    REST_REQUIRES_FIRST = ("enabled",)
+    OTHERS_REQUIRE_FIRST = ("enabled",)
 
 
 class ServiceLevelArgs(SpecModel):
@@ -183,7 +183,7 @@ class EndpointPickerArgs(SpecModel):
     tls: PickerTlsArgs = default(PickerTlsArgs)
     """TLS between the gateway and the endpoint picker."""
 
-    REST_REQUIRES_FIRST = ("enabled",)
+    OTHERS_REQUIRE_FIRST = ("enabled",)
 
     def findings(self, location: Location) -> Iterator[Finding]:
         """Check the template."""
@@ -227,7 +227,7 @@ class NetworkPolicyArgs(SpecModel):
     """NetworkPolicyPeers that may read metrics; none by default. Required by `monitoring`."""
 
     AT_MOST_ONE_OF = ("gateway", "gateway_namespace")
-    REST_REQUIRES_FIRST = ("enabled",)
+    OTHERS_REQUIRE_FIRST = ("enabled",)
 
 
 #: Fields of the endpoint picker's container that users cannot set in its template.

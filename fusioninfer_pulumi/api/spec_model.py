@@ -100,7 +100,7 @@ class SpecModel(BaseModel):
     AT_MOST_ONE_OF: ClassVar[tuple[str, ...]] = ()
     #: A field, followed by the fields that have no effect while it is false or unset. Without such
     #: fields, it enables all other fields of the model.
-    REST_REQUIRES_FIRST: ClassVar[tuple[str, ...]] = ()
+    OTHERS_REQUIRE_FIRST: ClassVar[tuple[str, ...]] = ()
     #: Pairs of a list and the field of its items whose value must be unique in the list.
     UNIQUE: ClassVar[tuple[tuple[str, str], ...]] = ()
 
@@ -126,7 +126,7 @@ def check_model(prefix: Location, model: SpecModel) -> Iterator[Finding]:
 
 
 def _class_variable_findings(location: Location, model: SpecModel) -> Iterator[Finding]:
-    """Check a model against `ONE_OF`, `AT_MOST_ONE_OF`, `REST_REQUIRES_FIRST` and `UNIQUE`."""
+    """Check a model against `ONE_OF`, `AT_MOST_ONE_OF`, `OTHERS_REQUIRE_FIRST` and `UNIQUE`."""
     fields = type(model).model_fields
     chosen = find_set_fields(model, model.ONE_OF)
     if model.ONE_OF and len(chosen) != 1:
@@ -137,8 +137,8 @@ def _class_variable_findings(location: Location, model: SpecModel) -> Iterator[F
     if len(present) > 1:
         message = f"{present[0]} conflicts with {present[1]}; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, location, message)
-    if model.REST_REQUIRES_FIRST and not getattr(model, model.REST_REQUIRES_FIRST[0]):
-        switch, *names = model.REST_REQUIRES_FIRST
+    if model.OTHERS_REQUIRE_FIRST and not getattr(model, model.OTHERS_REQUIRE_FIRST[0]):
+        switch, *names = model.OTHERS_REQUIRE_FIRST
         alias = fields[switch].alias
         is_false = getattr(model, switch) is False
         reason = f"because {alias} is false" if is_false else f"without {alias}"

@@ -160,7 +160,7 @@ def _check_gang(service: BuiltService, scheduling: SchedulingStrategyArgs) -> It
             rule=SCHEDULER_WITHOUT_GANGS,
         ),
     )
-    # The service needs a gang, so the plan has none only if no replica is required.
+    # If a service that needs a gang has no plan for one, `minRoleReplicas` is 0 for all roles.
     if not is_native and plan.gang is None and any(role.replicas for role in plan.roles):
         message = "must be above 0 for at least one role, got 0 for all"
         yield error(OUT_OF_RANGE, _MINIMUM, message)
@@ -187,8 +187,8 @@ def _check_late_workers(service: BuiltService) -> Iterator[Finding]:
         for pod in role.pods.user_pods:
             if key in _get_annotations(pod):
                 message = (
-                    "would place only leaders: workers need it on the LeaderWorkerSet, where it "
-                    "deadlocks with gang scheduling; remove it, or set "
+                    "has an effect only on leaders here, and on the LeaderWorkerSet, where workers "
+                    "need it, it deadlocks with gang scheduling; remove it, or set "
                     "schedulingStrategy.gangPolicy.mode to Off"
                 )
                 yield error(GANG_DEADLOCK, _locate_annotation(pod, key), message)

@@ -35,8 +35,10 @@ def report(
     if output == "text":
         sys.stderr.writelines(
             # A finding about a field shows its line, other findings show the document's number.
-            f"{format_finding_line(line_origin if finding.location else origin, finding)}\n"
-            for (origin, finding), (line_origin, _) in zip(findings, items_with_lines, strict=True)
+            f"{format_finding_line(origin_with_line if finding.location else origin, finding)}\n"
+            for (origin, finding), (origin_with_line, _) in zip(
+                findings, items_with_lines, strict=True
+            )
         )
         return
     located = [

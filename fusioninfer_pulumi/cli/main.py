@@ -225,7 +225,9 @@ _COMMANDS = {
         },
         ("diff old.yaml new.yaml", "diff --base origin/main services/ --output markdown"),
     ),
-    "size": _Command("print the layouts in which a model fits into accelerator memory", {}),
+    "size": _Command(
+        "print the GPU counts and parallel sizes with which a model fits into memory", {}
+    ),
     "init": _Command(
         "write a Pulumi project that serves a model",
         {

@@ -59,9 +59,10 @@ class Source:
         name: Name in messages: the paths on the command line.
         documents: First a document for each error from reading a file, then the source's documents.
         remarks: Findings about the source as a whole, or about options.
-        objects: Objects that a program registered or a file contains; None to render the plans.
+        objects: Objects that a program registered or a file contains; if None, `render` renders the
+            plans.
             Secrets of a program are marked (`mark_secret`), unless they are shown.
-        encrypted: A stack's config values with ciphertexts, by key; None for manifests.
+        encrypted: The stack's encrypted config values, by key; None for manifests.
         texts: The texts of manifests, by file.
     """
 
@@ -365,6 +366,7 @@ def _place_documents(
         if invalid := filter_errors(package.inventory_findings(pools)):
             raise InvalidServiceError(invalid)
     with _collect_errors(source.remarks, str(previous)):
+        # Without a path the result is empty; None means an error.
         before = package.read_previous(previous)
     if pools is None or before is None or source.has_severity(Severity.ERROR):
         return None
@@ -372,7 +374,7 @@ def _place_documents(
     services = [document.args for document in documents if document.args is not None]
     placement = package.place_services(services, pools, previous=before, plans=source.plans)
     placed_services = iter(placement.services)
-    source.documents, source.remarks = [], []
+    source.documents = []  # `plan_documents` adds them again, with a plan for the chosen pools
     plan_documents(
         source,
         [

@@ -279,8 +279,8 @@ def build_lws_options(
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
     ignored: list[str] = []
     if step.is_frozen:
-        # Keeps the pod template in the stack's state. With layout PerRole, the number of replicas
-        # may still change.
+        # The pod template stays as it is in the stack's state. With layout PerRole, the number of
+        # replicas may still change.
         ignored += list(_REVISION_FIELDS) if step.is_per_role else ["spec"]
         ignored.append(f'metadata.labels["{labels.REVISION}"]')
     elif is_same_policy:

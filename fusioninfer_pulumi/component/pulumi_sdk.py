@@ -34,12 +34,12 @@ collected_services: ContextVar[list[tuple[str, ServicePlan]] | None] = ContextVa
 
 def get_running_stack() -> Any:
     """Return an object whose lifetime is that of the running program; None outside of programs."""
-    # The process of the component provider has no root resource.
+    # The component provider has no root resource until `set_root_resource` is called.
     return pulumi.runtime.get_root_resource() or settings.get_monitor()
 
 
 def set_root_resource() -> None:
-    """Set the stack as the root resource of a provider, because components read its state."""
+    """Set the stack as the provider's root resource, because components read the stack's state."""
     stack, project = pulumi.get_stack(), pulumi.get_project()
     urn = f"urn:pulumi:{stack}::{project}::pulumi:pulumi:Stack::{project}-{stack}"
     settings.set_root_resource(pulumi.resource.DependencyResource(urn))

@@ -7,7 +7,7 @@ picker with a configuration that `picker_config` generates.
 These releases are not supported: v1.0 and v1.1 of the inference extension (GAIE), which have other
 parameters; GAIE v1.6, which has no endpoint picker with plugins; and llm-d before v0.9.
 
-The row of llm-d v1.0 describes the state of its repository after v0.10.0
+llm-d v1.0 is not released yet; its row describes the repository after v0.10.0
 (`tools/picker_plugins.yaml`).
 
 An image is recognized by its tag and the last part of its repository, so that mirrors
@@ -65,7 +65,7 @@ class FlowControlMetrics(NamedTuple):
         queued: Gauge of the requests in the endpoint picker's queue.
         running: Gauge of the requests that pods are processing.
         ttft: Histogram of the time to first token, which includes the time in the queue; empty if
-            it does not distinguish streamed requests from others.
+            it also counts requests that are not streamed.
     """
 
     queued: str
@@ -96,8 +96,8 @@ class EppFamily:
         needs_inference_objective_crd: Whether the picker exits if the CRD of InferenceObjective is
             missing.
         objective_api: apiVersion of the picker's InferenceObjectives; None if the library supports
-            neither service levels nor session IDs with this family. llm-d v0.9 has neither eviction
-            nor session IDs, and GAIE reads other headers.
+            neither service levels nor session IDs with this family: llm-d v0.9 lacks eviction and
+            session IDs, and GAIE reads different headers.
         rewrite_api: apiVersion of the InferenceModelRewrites that the picker supports, or None.
             GAIE v1.2 defines the kind but ignores its objects.
         flow_control_metrics: Metrics of flow control; None if it cannot hold requests while no pod
@@ -370,7 +370,7 @@ def choose_sidecar_family(
     name, version = split_image(image)
     oldest = _LLM_D_0_9.versions[0]
     has_old_name = name == "llm-d-routing-sidecar"
-    has_old_version = name == "llm-d-router-disagg-sidecar" and () < version < oldest
+    has_old_version = name == "llm-d-router-disagg-sidecar" and bool(version) and version < oldest
     if has_old_name or has_old_version:
         needed = format_release(oldest)
         message = f"{quote_value(image)} is too old; the oldest supported release is {needed}"

@@ -75,16 +75,16 @@ def _find_script(words: Sequence[Any]) -> int | None:
         is_option = isinstance(word, str) and (word.startswith("-") or _ASSIGNMENT.match(word))
         if not is_option and basename(str(word)) not in _WRAPPERS:
             return None
-    is_value_of_o = False  # such as `pipefail` in `-o pipefail`
+    is_option_value = False  # such as `pipefail` in `-o pipefail`
     for index, word in enumerate(words[shell_index + 1 :], shell_index + 1):
-        if not isinstance(word, str) or not (is_value_of_o or word.startswith(("-", "+"))):
+        if not isinstance(word, str) or not (is_option_value or word.startswith(("-", "+"))):
             return None
-        letters = "" if is_value_of_o or word.startswith("--") else word[1:]
+        letters = "" if is_option_value or word.startswith("--") else word[1:]
         if "c" in letters and word.startswith("-"):
             # In `-euco pipefail SCRIPT` the value of `o` comes before the script.
             script_index = index + 1 + letters.count("o")
             return script_index if script_index < len(words) else None
-        is_value_of_o = "o" in letters
+        is_option_value = "o" in letters
     return None
 
 
@@ -302,7 +302,7 @@ def parse_script(argv: Argv) -> Script:
     return _parse_script_text(text, tuple(zero_and_parameters[1:]))
 
 
-@lru_cache(maxsize=32)  # the passes and checks of a role read the same script
+@lru_cache(maxsize=32)  # several edits and checks of a role parse the same script
 def _parse_script_text(text: str, parameters: tuple[str, ...]) -> Script:
     script_tokens = list(tokenize(text))
     commands = _split_commands(script_tokens)
@@ -311,8 +311,8 @@ def _parse_script_text(text: str, parameters: tuple[str, ...]) -> Script:
     has_trap = any(words[0] == "trap" for words in words_by_command)
     calls = []
     for command in commands:
-        may_exec = command is commands[-1] and not has_trap
-        call = _parse_engine_call(command, parameters, may_exec=may_exec)
+        is_last_without_trap = command is commands[-1] and not has_trap
+        call = _parse_engine_call(command, parameters, is_last_without_trap=is_last_without_trap)
         if call is not None:
             calls.append(call)
     # Newlines at the start and the end of the script do not separate commands.
@@ -363,7 +363,7 @@ def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
 
 
 def _parse_engine_call(
-    command: _Command, parameters: Sequence[str], *, may_exec: bool
+    command: _Command, parameters: Sequence[str], *, is_last_without_trap: bool
 ) -> EngineCall | None:
     values = [word.value for word in command.words]
     program = find_program(values)
@@ -385,7 +385,7 @@ def _parse_engine_call(
         arguments.append(word.value)
     starts_command = command.separator_before in ("", "&&", ";", "\n")
     ends_command = command.separator_after in ("", ";", "\n")
-    is_program = _MAY_FOLLOW_EXEC.fullmatch(basename(values[0])) is not None
+    starts_with_executable = _MAY_FOLLOW_EXEC.fullmatch(basename(values[0])) is not None
     return EngineCall(
         program=program,
         words=words,
@@ -395,6 +395,10 @@ def _parse_engine_call(
         program_end=command.words[len(program.words) - 1].end,
         end=command.words[-1].end,
         can_exec=(
-            may_exec and is_program and starts_command and ends_command and not command.is_nested
+            is_last_without_trap
+            and starts_with_executable
+            and starts_command
+            and ends_command
+            and not command.is_nested
         ),
     )

@@ -93,7 +93,7 @@ def split_joined_flags(arguments: Sequence[str]) -> list[str]:
 
 
 def _split_value(text: str) -> list[str]:
-    # Unquoted JSON is kept, because splitting it like a shell would remove its quotes.
+    # JSON without shell quotes is kept, because splitting would remove the quotes inside it.
     if text[0] in "{[":
         return [text]
     try:

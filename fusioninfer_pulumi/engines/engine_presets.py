@@ -56,8 +56,8 @@ KEEP_ALIVE_SECONDS = "3700"
 CATALOGUE_ENGINE = VLLM.name
 
 #: Presets, keyed by engine name. `e2e/serve` runs vLLM 0.32.0, whose parser accepts the generated
-#: arguments. Sources of vLLM's images: cpu.x86.inc.md and gpu.rocm.inc.md in its
-#: docs/getting_started/installation, and docker/Dockerfile.rocm, which installs NIXL. vLLM's GPU
+#: arguments. The names of vLLM's images are from cpu.x86.inc.md and gpu.rocm.inc.md in its
+#: docs/getting_started/installation. The ROCm image has NIXL (docker/Dockerfile.rocm). vLLM's GPU
 #: images have no ray. SGLang's image names for AMD contain the release of ROCm and, before 0.5.12,
 #: the GPU.
 PRESETS: Mapping[str, EnginePreset] = {

@@ -33,7 +33,7 @@ COMMAND_EDITING_LAUNCHERS = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DA
 RAY_PORT = 6379
 #: Variable with a pod's IP address. ZeroMQ binds to addresses and not to names, so the leader of
 #: data parallel ranks needs it. KServe's template resolves LWS_LEADER_ADDRESS for the same reason.
-LEADER_ADDRESS_ENV = "POD_IP"
+OWN_ADDRESS_ENV = "POD_IP"
 #: Spellings of the flag for the number of nodes.
 NODES_FLAGS = ("--nnodes", "-n")
 

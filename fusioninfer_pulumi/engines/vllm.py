@@ -1,8 +1,8 @@
 """vLLM: the facts about its releases and its command line.
 
 Sources: the source distributions of 0.11.0 to 0.14.0, 0.16.0 to 0.18.0, 0.21.0 to 0.25.0 and
-0.33.0, the requirements in the wheels of 0.11.0 to 0.20.0, and files that comments name. Releases
-before 0.11.0 are rejected. Nothing was run on accelerators.
+0.33.0, the requirements in the wheels of 0.11.0 to 0.20.0, and the files named in comments.
+Releases before 0.11.0 are rejected. Nothing was run on accelerators.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fusioninfer_pulumi.engines.engine import (
     build_rank_argument,
 )
 from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_release
-from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, NODES_FLAGS
+from fusioninfer_pulumi.engines.launchers import NODES_FLAGS, OWN_ADDRESS_ENV
 from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS
 from fusioninfer_pulumi.engines.vllm_kv_cache import VllmKvCache
 from fusioninfer_pulumi.findings import Finding, Rule, warning
@@ -156,7 +156,7 @@ def _build_data_parallel_arguments(local_ranks: int, *, is_leader: bool) -> list
     KServe, llm-d and vLLM's `docs/serving/data_parallel_deployment.md`.
     """
     # The leader binds to its own IP address, because it cannot bind to a DNS name.
-    address_env = LEADER_ADDRESS_ENV if is_leader else "LWS_LEADER_ADDRESS"
+    address_env = OWN_ADDRESS_ENV if is_leader else "LWS_LEADER_ADDRESS"
     arguments = [
         Argument(_LOCAL_FLAGS, (str(local_ranks),)),
         Argument(_ADDRESS_FLAGS, (f"$({address_env})",), in_script=f'"${address_env}"'),
@@ -226,7 +226,8 @@ class Vllm(Engine):
     image_serves = True
     # `vllm serve --model X` is an error up to 0.11.0 and a warning from 0.11.1 to 0.33.0
     # (`FlexibleArgumentParser`), so the library passes the model to `vllm serve` as a positional
-    # argument, which all these releases accept. The flag is only read.
+    # argument, which all these releases accept. The library reads the flag
+    # in users' commands, but never writes it.
     model_flags = ("--model",)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",

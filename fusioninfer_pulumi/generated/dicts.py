@@ -166,13 +166,15 @@ class AutoscalingArgsDict(TypedDict, total=False):
     100), the other targets count waiting requests (default 5)."""
 
     time_to_first_token: str | None
-    """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.
-    It replaces the target number of requests; a role that can scale to zero uses both. Measured by
-    llm-d's endpoint picker if its metrics are readable, else by the engines."""
+    """Only for engine `KEDA` and target `latency`: goal for the 90th percentile of the time to
+    first token, such as `1s`. It replaces the target number of requests; a role that can scale to
+    zero uses both. Measured by llm-d's endpoint picker if its metrics are readable, else by the
+    engines."""
 
     time_per_token: str | None
-    """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
-    `50ms`. It replaces the target number of requests; a role that can scale to zero uses both."""
+    """Only for engine `KEDA` and target `latency`: goal for the 90th percentile of the time
+    between tokens, such as `50ms`. It replaces the target number of requests; a role that can scale
+    to zero uses both."""
 
     metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
@@ -695,8 +697,9 @@ class KvCacheOffloadingArgsDict(TypedDict, total=False):
     needs vLLM 0.22 or SGLang 0.5.3."""
 
     cpu: Required[str | int]
-    """Host memory for the KV cache of one engine in total, such as `64Gi`. If `parallelism.data` is
-    set, each copy of the model gets this much. The container's memory limit must be larger."""
+    """Host memory for the KV cache of one copy of the model, over all its accelerators, such as
+    `64Gi`; with `parallelism.data`, for each of the copies. The container's memory limit must be
+    larger."""
 
     eviction_policy: EvictionPolicy | Literal["lru", "arc"] | None
     """Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."""
@@ -1459,7 +1462,7 @@ class SidecarArgsDict(TypedDict, total=False):
 
     family: str | None
     """Release of the sidecar, such as `llm-d-0.10`. Default: the release in the image's name or
-    tag, or if there is none the endpoint picker's."""
+    tag; without one, the endpoint picker's release."""
 
     connector: (
         SidecarConnector

@@ -134,16 +134,16 @@ class Origins(NamedTuple):
 
         Returns:
             The document, and the finding at the document's field. If the service's field has no
-            source, the finding is at the source of its closest parent, or at the root of `main`,
-            and `finding.converted` is the service's field.
+            source, the finding is at the source of the field's closest parent, or else at the root
+            of `main`. In both cases `finding.converted` is the service's field.
         """
         location = finding.location
         closest = find_closest(self.fields, location)
         if closest is None:
             return self.main, replace(finding, location=(), converted=location)
-        origin, rest = closest
-        field = origin.extend(rest)
-        converted = location if rest and not origin.copied else ()
+        field_origin, rest = closest
+        field = field_origin.extend(rest)
+        converted = location if rest and not field_origin.copied else ()
         moved = replace(finding, location=field.location, converted=converted)
         return field.document.origin, moved
 

@@ -47,8 +47,8 @@ def load(
             several such paths, which are read together; or one parsed document. A string is always
             a path; for YAML text use `loads`. Other objects in a directory, such as a Namespace,
             are ignored with a `UserWarning`.
-        allow_lossy: Whether fields of another system's manifest that cannot be converted, and other
-            objects in an input with a service, are ignored with a `UserWarning`, not rejected.
+        allow_lossy: Whether to ignore, with a `UserWarning`, what is otherwise rejected: fields of
+            another system's manifest that cannot be converted, and other objects next to a service.
 
     Returns:
         The services, in the order of the documents.
@@ -105,7 +105,7 @@ def file_text(file: str | os.PathLike[str]) -> str:
 
 
 def read_stream(stream: IO[bytes], title: str = "") -> str:
-    """Return the text of a stream; errors are those of `file_text`, and name the file `title`."""
+    """Return the text of a stream; raise the errors of `file_text`, with `title` as the file."""
     # The size is limited, because the path may be an endless device.
     content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:

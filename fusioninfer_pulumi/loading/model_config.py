@@ -61,7 +61,7 @@ def _read_content(name: str, directory: Path | None) -> bytes:
 
 
 def load_model_config(args: InferenceServiceArgs, file: str) -> InferenceServiceArgs:
-    """Return a service with the content of the file in `model.config` in place of the file's path.
+    """Return the service with the path in `model.config` replaced by the content of the file.
 
     The path in `model.config` is relative to the directory of `file`, the path of the manifest.
 

@@ -29,8 +29,8 @@ RUNBOOK = f"{DOCS_URL}/alerts.md"
 #: Waiting requests above which endpoint pickers consider an engine saturated: the default of their
 #: saturation detector (inference extension v1.5.0, `DefaultQueueDepthThreshold`).
 SATURATED_QUEUE = 5
-#: Restarts of one replica in an hour that fire the alert. A single restart may be a node's drain
-#: or loss.
+#: Number of restarts of one replica within an hour at which the alert fires. A single restart may
+#: be a node's drain or loss.
 RESTARTS = 2
 #: The alert fires if the prefix cache hit rate is below this fraction of the last day's hit rate.
 _HIT_RATE_DROP = 0.5
@@ -97,8 +97,8 @@ def _build_role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -
     has_two_revisions = f"count(count by ({REVISION}) ({targets})) > 1"
     timeout, partition = role.rollout.timeout, role.rollout.partition
     role_label = {"role": role.name}
-    # A running update restarts replicas one at a time. With a partition, pods of two
-    # revisions are the normal state.
+    # Two revisions mean that an update is restarting replicas, so alerts are suppressed. With a
+    # partition, two revisions are the normal state.
     unless_updating = "" if partition else f" unless on() {has_two_revisions}"
     if minimum:
         yield Alert(
@@ -172,9 +172,9 @@ def _build_engine_alerts(matchers: str) -> Iterator[Alert]:
         labels=_ROLE_LABEL,
     )
     pod_labels = f"{ROLE}, pod, {REVISION}"
-    # A recreated pod has another address. A restarted container keeps the address, and its metrics
-    # show the restart: by the start time, or if the engine has several API servers (data parallel
-    # ranks), by a counter that was reset to 0. Without either, `0 *` means no restart.
+    # Recreated pods have new addresses. A restarted container keeps its address; its start time
+    # changes. Engines with multiple API servers (data parallel ranks) have no start time, but a
+    # counter that was reset to 0. If both are missing, only recreated pods count (`0 *`).
     addresses_by_port = f"count by ({pod_labels}, endpoint) (count_over_time(up{{{matchers}}}[1h]))"
     addresses = f"max by ({pod_labels}) ({addresses_by_port})"
     starts = f"max by ({pod_labels}) (changes(process_start_time_seconds{{{matchers}}}[1h]))"

@@ -154,7 +154,8 @@ def _choose_launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
     command, worker = pods.leader.command, pods.worker
     sizes = role.parallelism if command.engine is not None else None
     if worker is not None:
-        # If there are sizes, `add_parallelism` copies the leader's command to a worker without one.
+        # A worker with its own command needs no launcher. `add_parallelism` copies the leader's
+        # command to other workers, if there are sizes.
         gets_leader_command = sizes is not None and not worker.has_command
         if not gets_leader_command:
             return Launcher.NONE

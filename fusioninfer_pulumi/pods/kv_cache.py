@@ -130,7 +130,8 @@ def _add_tiers(pod: Pod, args: KvCacheOffloadingArgs, directories: Sequence[str]
         disk = sum_disk(args)
         resources = container.get("resources") or {}
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        # Kubernetes uses a limit as the request if there is none; the limit must cover the tiers.
+        # Without a request, Kubernetes uses the limit as the request, and a limit must already
+        # cover the tiers.
         if disk and (DISK in requests or DISK not in limits):
             request = quantity.write(disk + quantity.parse(requests.get(DISK, 0)))
             changed["resources"] = {**resources, "requests": {**requests, DISK: request}}
@@ -173,8 +174,8 @@ def add_kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
     """Set the arguments of KV cache transfer and KV events, and plan the sidecar.
 
     Editing also splits list elements that have both a flag and its value (`["--port 8000"]`), which
-    engines reject. So a single-node command line is edited even if no argument is added. If a
-    multi-node one needs no argument, `apply_launcher` edits it, unless the launcher is `none`.
+    engines reject. Therefore a single-node command line is always edited here. A multi-node one is
+    edited here only to add arguments; otherwise `apply_launcher` edits it, except for `none`.
     """
     role, command = ctx.role, pods.command
     fields = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
@@ -243,7 +244,7 @@ def _plan_transfer(
     """Return the arguments for KV cache transfer, and for offloading with a connector."""
     args, field = ctx.role.kv_transfer, ctx.locate("kvTransfer")
     engine, connector = command.engine, command.connector
-    # For other engines, `add_kv_offloading` sets the arguments.
+    # For engines that do not offload by a connector, `add_kv_offloading` sets the arguments.
     offloads_by_connector = engine is not None and engine.kv_cache.offloads_by_connector
     offloading = get_offload_request(ctx.role) if offloads_by_connector else None
     if engine is not None and isinstance(connector, str):
@@ -326,6 +327,7 @@ def _plan_decoder(
                 "configure another port for the engine, and set kvTransfer.enginePort to it"
             )
             findings.append(error(ENGINE_NOT_MOVABLE, leader.command_path, message))
+    # Ports and probes of the template may name either of these ports.
     moved_from = frozenset({user_port, pool_port} - {engine_port})
     plan = plan._replace(engine_port=engine_port, moved_from=moved_from, sidecar=sidecar)
     return plan, arguments, findings

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.engines.command_editing import EditError, select_new_arg
 from fusioninfer_pulumi.engines.engine_commands import find_serving_port
 from fusioninfer_pulumi.engines.launchers import (
     COMMAND_EDITING_LAUNCHERS,
-    LEADER_ADDRESS_ENV,
+    OWN_ADDRESS_ENV,
     RAY_PORT,
 )
 from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
@@ -33,7 +33,7 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
     """Set the arguments of `parallelism`, and the leader's address if the launcher needs it."""
     if ctx.launcher is Launcher.DATA_PARALLEL:
         # The leader also needs its own address.
-        address = build_field_variable(LEADER_ADDRESS_ENV, "status.podIP")
+        address = build_field_variable(OWN_ADDRESS_ENV, "status.podIP")
         leader = pods.leader.with_container(lambda container: add_env(container, [address]))
         pods = pods.with_pod(leader)
     if ctx.role.parallelism is None:

@@ -67,7 +67,7 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
 
 #: Sleep before SIGTERM, until Services and endpoint pickers no longer choose the pod.
 PAUSE_SECONDS = 20
-#: Minimum time for running requests in the default grace period: from SIGTERM to SIGKILL.
+#: Minimum time from SIGTERM to SIGKILL in the default grace period, for running requests.
 _MIN_SHUTDOWN_SECONDS = 60
 #: Time for the engine to exit once its running requests have ended.
 _TEARDOWN_SECONDS = 20
@@ -83,9 +83,9 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
     """Make pods of a known engine shut down gracefully, unless the user configures `lifecycle`.
 
     Without a hook, a deleted pod receives SIGTERM before its clients know of the deletion. A
-    preStop hook that sleeps keeps it serving until they know. Workers sleep longer than the leader,
-    by its drain time, because they do not know when it has finished its requests. There is no hook
-    if the user's grace period is at most PAUSE_SECONDS, or an Output.
+    preStop hook that sleeps keeps the pod serving until the clients know. Workers also sleep for
+    the leader's drain time, because they cannot see when the leader has finished its requests.
+    There is no hook if the user's grace period is at most PAUSE_SECONDS, or an Output.
     """
     command = pods.command
     if command.engine is None:

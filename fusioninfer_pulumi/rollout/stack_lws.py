@@ -37,7 +37,8 @@ class StackLws:
         version: UID and generation; a replacement changes the UID, an update the generation.
         role: Name of its role, or empty if it has no such label.
         pair_revision: Value of its label `pair-revision`, or empty.
-        engine: The engine of its pods; known only in previews and if the object has no secrets.
+        engine: The engine of its pods; known only in previews, and only if the object has no
+            secrets.
     """
 
     logical_name: str

@@ -96,9 +96,9 @@ class EppPlan(NamedTuple):
 
     @property
     def prefers_pairs(self) -> bool:
-        """Whether the picker prefers prefill pods with the decode pod's pair revision.
+        """Whether the picker prefers prefill pods whose KV cache the decode pod accepts.
 
-        Pods whose engines accept each other's KV caches have equal pair revisions.
+        These pods have equal pair revisions.
         """
         affinity = PairAffinity(labels.PAIR_REVISION)
         return self.settings is not None and self.settings.affinity == affinity

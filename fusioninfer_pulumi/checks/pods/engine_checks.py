@@ -79,8 +79,8 @@ def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.initial_command, get_plain_variables(pod.initial_container)
-        # If the transfer argument cannot be read, `connector` is a string with the reason.
-        # `pods/kv_cache.py` reports it for prefillers and decoders.
+        # Skip the transfer flag of prefillers and decoders if it cannot be read (`connector` is
+        # then the reason, a string): `pods/kv_cache.py` reports it.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         ignored_flag = (
             command.engine.kv_cache.transfer_flag if is_reported and command.engine else None

@@ -186,6 +186,7 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
     make_finding = error if first_ctx.pd_settings is not None else warning
     for ctx, _, connector in roles_with_connector:
         wrong_values = _WRONG_WAY[ctx.role.component_type]
+        # NIXL, which has a side channel, accepts any role.
         if connector.role in wrong_values and connector.side_channel is None:
             message = (
                 f"its KV transfer has the role {connector.role}, which conflicts with "

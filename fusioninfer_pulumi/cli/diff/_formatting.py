@@ -284,7 +284,7 @@ def _format_json(value: Any) -> str:
 
 
 def cut(text: str, limit: int, start: int = 0) -> str:
-    """Return a text, or if it is longer than `limit` that many characters from `start` on."""
+    """Return the text; if it is longer than `limit`, only `limit` characters from `start` on."""
     if start and len(text) > limit:
         text = f"…{text[start:]}"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

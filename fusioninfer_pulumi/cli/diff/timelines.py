@@ -138,6 +138,7 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
     obstacle = ""
     if rejections:
         obstacle = f"`pulumi up` rejects it: {format_with_rule(rejections[0])}"
+    # Only services with replicas have rejections; only repeated objects have an ordinal above 0.
     elif rejections is None or any(key.ordinal for key in running):
         obstacle = "the service has no replicas, or a source contains it several times"
     elif len(new_keys) > _MAX_LWS:
@@ -161,13 +162,14 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
             continue
         edit = edits.get(key)
         is_replaced = edit is not None and bool(edit.immutable_field)
-        restarts = edit is not None and edit.restarts and (is_replaced or not step.is_frozen)
+        edit_restarts = edit is not None and edit.restarts and (is_replaced or not step.is_frozen)
         has_recreate_strategy = step.rollout.strategy is RolloutStrategy.RECREATE
         changes[step.name] = LwsChange(
             before=_read_size(old_lws[key]),
             after=new_size,
-            restarts=restarts or key in comparison.unfrozen_lws,
-            is_recreated=restarts and (is_replaced or has_recreate_strategy),
+            # `unfrozen_lws` restart because the partition is lowered.
+            restarts=edit_restarts or key in comparison.unfrozen_lws,
+            is_recreated=edit_restarts and (is_replaced or has_recreate_strategy),
             changes_pair_revision=pair_changes.get(step.name, False),
         )
     removed = [

@@ -97,9 +97,9 @@ class AutoscalingArgs(SpecModel):
     target_requests: float | None
     "Target number of requests per replica. `latency` counts running and waiting requests (default\n    100), the other targets count waiting requests (default 5)."
     time_to_first_token: Duration | None
-    "`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.\n    It replaces the target number of requests; a role that can scale to zero uses both. Measured by\n    llm-d's endpoint picker if its metrics are readable, else by the engines."
+    "Only for engine `KEDA` and target `latency`: goal for the 90th percentile of the time to\n    first token, such as `1s`. It replaces the target number of requests; a role that can scale to\n    zero uses both. Measured by llm-d's endpoint picker if its metrics are readable, else by the\n    engines."
     time_per_token: Duration | None
-    "`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as\n    `50ms`. It replaces the target number of requests; a role that can scale to zero uses both."
+    "Only for engine `KEDA` and target `latency`: goal for the 90th percentile of the time\n    between tokens, such as `50ms`. It replaces the target number of requests; a role that can scale\n    to zero uses both."
     metrics: list[AutoscalingMetricArgs]
     "Metrics in addition to `target`. The metric that requires the most replicas applies."
     prometheus: WebAddress | None

@@ -46,7 +46,7 @@ class SidecarArgs(SpecModel):
     image: ImageOrOutput | None
     "Image; by default the sidecar released with the endpoint picker. May be an Output."
     family: str | None
-    "Release of the sidecar, such as `llm-d-0.10`. Default: the release in the image's name or\n    tag, or if there is none the endpoint picker's."
+    "Release of the sidecar, such as `llm-d-0.10`. Default: the release in the image's name or\n    tag; without one, the endpoint picker's release."
     connector: SidecarConnector | None
     "Protocol; by default the one that matches the engine's connector."
     ssrf_protection: bool | None
@@ -175,7 +175,7 @@ class KvCacheOffloadingArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.KvCacheOffloadingArgsDict]) -> None: ...
     cpu: Bytes
-    "Host memory for the KV cache of one engine in total, such as `64Gi`. If `parallelism.data` is\n    set, each copy of the model gets this much. The container's memory limit must be larger."
+    "Host memory for the KV cache of one copy of the model, over all its accelerators, such as\n    `64Gi`; with `parallelism.data`, for each of the copies. The container's memory limit must be\n    larger."
     eviction_policy: EvictionPolicy | None
     "Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."
     secondary: list[SecondaryTierArgs]
