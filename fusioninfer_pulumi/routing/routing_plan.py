@@ -171,8 +171,8 @@ def build_routing_objects(
     comes after everything it leads to.
     """
     router_meta, picker = build_router_meta(meta, routing.router.name), routing.picker
-    if picker is not None:
-        epp = picker.epp
+    epp = picker.epp if picker is not None else None
+    if picker is not None and epp is not None:
         yield from build_epp_access(router_meta, epp)
         yield build_config_map(router_meta, epp)
         yield build_inference_pool(router_meta, picker.pool, epp)
