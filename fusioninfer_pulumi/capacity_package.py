@@ -73,7 +73,7 @@ class PlacementResult(Protocol):
 
     @property
     def findings(self) -> Mapping[int, Sequence[Finding]]:
-        """Findings keyed by the index of their service; -1 stands for all services."""
+        """Findings keyed by the index of their service; -1 means all services."""
 
     def to_json(self, index: int) -> Mapping[str, Any] | None:
         """Return the placement of one service, or None if the service cannot be planned."""

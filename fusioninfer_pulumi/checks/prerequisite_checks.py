@@ -73,7 +73,7 @@ def check_apis(cluster: LiveCluster) -> ClusterFindings:
     for plan in cluster.plans if api.versions else ():
         for (api_name, kind_name), (product, location) in find_product_needs(plan).items():
             versions = api.versions.get(product.group, ())
-            # An empty kind name stands for the whole API.
+            # An empty kind name means the whole API.
             is_served = api.path(api_name, kind_name) is not None if kind_name else bool(versions)
             if not is_served:
                 missing = f"{kind_name} ({api_name})" if kind_name else api_name
@@ -112,7 +112,7 @@ def _is_installed(cluster: LiveCluster, product: Product, kind: Kind) -> bool:
     api_name, kind_name = kind
     if product.group not in cluster.api.versions:
         return False
-    # An empty kind name stands for the whole API.
+    # An empty kind name means the whole API.
     return not kind_name or cluster.api.path(api_name, kind_name) is not None
 
 

@@ -298,7 +298,7 @@ class RunningLws:
     is_outdated: bool
 
 
-#: A service's LeaderWorkerSets before the update, keyed by name. None stands for a LeaderWorkerSet
+#: A service's LeaderWorkerSets before the update, keyed by name. None means a LeaderWorkerSet
 #: that is replaced or unknown; its replicas are assumed to join the gang immediately.
 RunningLwsByName = Mapping[str, RunningLws | None]
 

@@ -346,12 +346,12 @@ def _report_findings(
     stops = any(
         finding.severity in fatal for source in blocking_sources for _, finding in source.findings
     )
-    omitted = [
+    omitted = {
         item
         for source in (sources if omits_services and not stops else ())
         for document in source.planned_documents
         for item in document.findings
-    ]
+    }
     visible = [
         (origin, finding)
         for source in sources

@@ -91,11 +91,12 @@ def describe_request_path(plan: ServicePlan) -> list[str]:
             section = "" if parent.section is None else f" ({parent.section})"
             prefix = _format_prefix(parent.namespace, namespace)
             gateways.append(f"{prefix}{parent.name}{section}")
-        hops = [
-            *([", ".join(hosts) or "any host"] if gateways else ()),
-            *([f"Gateway {', '.join(gateways)}"] if gateways else ()),
-            f"HTTPRoute {routing.route.name}{'' if gateways else ' (attached to no Gateway)'}",
-        ]
+        route = f"HTTPRoute {routing.route.name}"
+        hops = (
+            [", ".join(hosts) or "any host", f"Gateway {', '.join(gateways)}", route]
+            if gateways
+            else [f"{route} (attached to no Gateway)"]
+        )
     elif route_args is not None and route_args.routed_by is not None:
         hops = [f"the route of service {route_args.routed_by}"]
     elif route_args is not None and route_args.refs is not None:

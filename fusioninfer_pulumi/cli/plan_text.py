@@ -273,6 +273,8 @@ def _describe_requests(plan: ServicePlan, routing: Routing) -> str:
     else:
         ports = f"port {routing.backend['port']}"
     # Only the leader of a replica serves requests.
-    counts = [f"{len(role.replicas)} {role.name}" for role in routing.backend_roles]
-    noun = "pod" if [len(role.replicas) for role in routing.backend_roles] == [1] else "pods"
-    return " -> ".join([*hops, f"{' + '.join(counts)} {noun}, {ports}"])
+    counts = {role.name: len(role.replicas) for role in routing.backend_roles}
+    leaders = " + ".join(f"{count} {name}" for name, count in counts.items())
+    return " -> ".join(
+        [*hops, f"{leaders} {'pod' if [*counts.values()] == [1] else 'pods'}, {ports}"]
+    )

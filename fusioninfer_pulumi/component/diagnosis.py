@@ -156,8 +156,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
             *explain_queue(names, snapshot),
             *(f"not read: {unread}" for unread in snapshot.unread),
         ]
-    # An error while explaining must not hide the failure itself.
-    except Exception as exc:  # noqa: BLE001
+    except Exception as exc:  # noqa: BLE001  # no error may hide the failure itself
         return [f"the reason is unknown: {describe_read_error(exc)}"]
     return list(dict.fromkeys(lines))[:_MAX_LINES]
 
@@ -287,8 +286,7 @@ async def read_lws_failures(
     try:
         pods = await Cluster(component, plan.namespace).read_objects(plan.service, _PODS)
         return find_lws_failures(revisions, PodSnapshot(list(pods.values())))
-    # The status is then less specific, but must not fail.
-    except Exception as exc:  # noqa: BLE001
+    except Exception as exc:  # noqa: BLE001  # the status may be less specific, but must not fail
         message = f"cannot read why replicas are not available: {describe_read_error(exc)}"
         pulumi.log.info(message, component)
         return {}

@@ -383,8 +383,10 @@ def _parse_engine_call(
         if word.starts_with_expansion and may_hold_flags:
             has_hidden_arguments = True
         arguments.append(word.value)
-    starts_command = command.separator_before in ("", "&&", ";", "\n")
-    ends_command = command.separator_after in ("", ";", "\n")
+    # The shell waits only for this command: it is in no pipeline, and not followed by `&&` or `&`.
+    runs_alone = command.separator_before in ("", "&&", ";", "\n") and (
+        command.separator_after in ("", ";", "\n")
+    )
     starts_with_executable = _MAY_FOLLOW_EXEC.fullmatch(basename(values[0])) is not None
     return EngineCall(
         program=program,
@@ -395,10 +397,6 @@ def _parse_engine_call(
         program_end=command.words[len(program.words) - 1].end,
         end=command.words[-1].end,
         can_exec=(
-            is_last_without_trap
-            and starts_with_executable
-            and starts_command
-            and ends_command
-            and not command.is_nested
+            is_last_without_trap and starts_with_executable and runs_alone and not command.is_nested
         ),
     )

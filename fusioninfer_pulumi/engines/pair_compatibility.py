@@ -81,7 +81,7 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
 
     Returns:
         Ten hexadecimal digits, or None if an engine, image or connector is unknown, or arguments
-        are hidden. Values with `$` are left out.
+        are hidden. Values with `$` are omitted.
     """
     distinct_settings: set[str] = set()
     for command in commands:

@@ -50,7 +50,7 @@ class KubernetesApi:
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """Load a context of a kubeconfig (path or content); None stands for kubectl's default.
+        """Load a context of a kubeconfig (path or content); None means kubectl's default.
 
         Raises:
             UnreadableError: The kubeconfig is not usable.

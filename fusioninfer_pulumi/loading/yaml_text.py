@@ -205,7 +205,7 @@ def _convert_error(exc: yaml.YAMLError, text: str) -> YamlTextError:
     if isinstance(exc, yaml.MarkedYAMLError) and exc.problem_mark is not None:
         mark = exc.problem_mark
         reason = " ".join(str(exc.problem or exc.context).split())
-        if "".join(text.splitlines()[mark.line : mark.line + 1])[mark.column :].startswith("\t"):
+        if text.startswith("\t", mark.index):
             reason = "a tab cannot start a value; indent with spaces"
         message = f"invalid YAML: {reason} (line {mark.line + 1}, column {mark.column + 1})"
         return YamlTextError(INVALID_YAML, message, mark.line + 1)

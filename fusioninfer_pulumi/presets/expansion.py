@@ -565,13 +565,12 @@ class _RoleExpander:
 
     def _note_engine(self) -> None:
         if "image" not in self.user_container:
-            source = LIBRARY if self.role_engine.is_default else USER
-            self._note(
-                "engine",
-                f"{self.engine.title} {self.release}",
-                source,
-                "engine.version" if source == USER else "engine.version is not set",
+            source, reason = (
+                (LIBRARY, "engine.version is not set")
+                if self.role_engine.is_default
+                else (USER, "engine.version")
             )
+            self._note("engine", f"{self.engine.title} {self.release}", source, reason)
         reason = f"for {self.hardware}"
         self._note_generated(self.user_container, "image", self.image, RELEASE, reason)
         if not self.user_container.get("command"):

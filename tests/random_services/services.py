@@ -107,7 +107,7 @@ def _service(rng: SeededRandom) -> Manifest:
         _queue(role, roles, spec, setting)
         roles.insert(rng.stream("router").integer(0, len(roles)), role)
     spec["roles"] = roles
-    spec |= _left_out(rng.stream("left out"), setting, roles)
+    spec |= _drop_templates(rng.stream("left out"), setting, roles)
     return service
 
 
@@ -133,7 +133,7 @@ def _queue(router_role: Manifest, roles: list[Manifest], spec: Manifest, setting
         autoscaling["metrics"] = []
 
 
-def _left_out(rng: SeededRandom, setting: Setting, roles: list[Manifest]) -> Manifest:
+def _drop_templates(rng: SeededRandom, setting: Setting, roles: list[Manifest]) -> Manifest:
     """Let the library generate the containers of some services."""
     workers = [role for role in roles if role["componentType"] == "worker" and "template" in role]
     if setting.model is None or setting.engine == "other" or not workers or not rng.chance(0.2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -119,8 +120,9 @@ def _suggest_change(command: EngineCommand, model: Architecture, role_fit: Fit, 
                 if _is_fitting(_extend(command, *words), model, role_fit, nodes)
             ]
             if fits:
-                others = sizes.count_accelerators(nodes) // tensor if sizes is not None else 1
-                per_pod = -(-others * size // nodes)
+                fitting_sizes = _extend(command, *fits[0]).parallelism
+                needed = size if fitting_sizes is None else fitting_sizes.count_accelerators(nodes)
+                per_pod = math.ceil(needed / nodes)
                 changes.append(f"{' '.join(fits[0])} with {per_pod} accelerators per pod")
                 break
     return f"; {' or '.join(changes)} fits" if changes else "; use more or larger accelerators"
