@@ -172,8 +172,8 @@ An error is the estimate divided by the logged value, minus 1. `21; 0.2%; -1.8%`
 the median error is 0.2 %, and the worst one, in the named log, -1.8 %.
 
 - **Weights**: memory of the weights on one accelerator ("Model loading took").
-- **Cached tokens**: number of tokens in the KV cache, computed from the logged cache size.
-- **Cache size**: size of the KV cache, computed from the arguments only.
+- **Cached tokens**: estimated number of tokens in a KV cache of the logged size.
+- **Cache size**: size of the KV cache, estimated without the log.
 - **Correct predictions**: successful starts that the estimate accepts, and failed ones that it
   rejects.
 
@@ -183,22 +183,21 @@ Known causes of the worst errors:
 
 - `cloudera-qwen2-7b-quarter`: FlashInfer's sampler uses 0.9 GiB less; no argument reveals whether
   it is used.
-- `r9700-qwen38-two`: there is no attention kernel for RDNA.
 - `sim-scout-fp8`: the library's model data lack the image encoder.
 - `vllm-51590`: the log probably includes memory outside PyTorch.
 
-For SGLang after 0.5.9 there is one log, on AMD, and one report: 9.5 GiB of KV cache instead of the
-estimated 4.2 GiB. Therefore [the margin](../models.md#does-it-fit) is 8 %. CUDA graphs of
-mixture-of-experts and hybrid models take 0.4 to 33 GiB in logs, but are estimated as for dense
-models.
+For SGLang after 0.5.9 there is one log, on AMD, and one report: on an H100, 9.5 GiB of KV cache
+instead of the estimated 4.2 GiB, a difference of 7 % of the GPU's memory.
+[The margin](../models.md#does-it-fit) of 8 % covers it. CUDA graphs of mixture-of-experts and
+hybrid models take 0.4 to 33 GiB in logs, but are estimated as for dense models.
 
 ## Cache layouts
 
 `tools/engine_pages.py` computes the cache sizes of {engine_models} models in {engine_rows}
 configurations with vLLM 0.32.0's own code, on a CPU. In all of them the number of requests that fit
 equals the estimate.
-Estimates for model families without logs (Kimi-K3, MiniMax-M3, MiMo-V2-Flash, Step-3.7,
-Mistral-Small-4, DeepSeek-V4) are reported as uncertain.
+Estimates for model families whose activations no startup log shows (Kimi-K3, MiniMax-M3,
+MiMo-V2-Flash, Step-3.7, Mistral-Small-4, DeepSeek-V4) are reported as uncertain.
 
 ## Logs not used for calibration
 
