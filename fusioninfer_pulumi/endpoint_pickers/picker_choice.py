@@ -100,7 +100,7 @@ def _choose_image(
         if family is None:
             message = f"must be one of {', '.join(FAMILIES)}, got {quote_value(args.family)}"
             return image, None, [error(PICKER_FAMILY_UNKNOWN, (*location, "family"), message)]
-        return use_mirror(family.image, registry) if image is None else image, family, []
+        return (use_mirror(family.image, registry) if image is None else image), family, []
     if image is None:
         image = use_mirror(default_image, registry)
     if is_output(image):

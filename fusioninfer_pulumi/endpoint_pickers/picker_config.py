@@ -326,8 +326,8 @@ def describe_strategy(settings: EppSettings) -> str:
     pairing = ""
     if settings.affinity is not None:
         is_group = settings.affinity.label == labels.GROUP_INDEX
-        pairing = "of the same group" if is_group else "of the same pair revision"
-        pairing = f" ({pairing})" if settings.affinity.is_strict else f" ({pairing}, if possible)"
+        suffix = "" if settings.affinity.is_strict else ", if possible"
+        pairing = f" (of the same {'group' if is_group else 'pair revision'}{suffix})"
     return (
         f"a prefill pod computes the prompt{condition}, a decode pod{pairing} generates; "
         f"the highest score wins: {score}"

@@ -2,7 +2,7 @@
 
 `parse_script` finds the command that starts the engine, and the offsets at which it can be edited.
 Here-documents and `$'...'` are rejected rather than guessed, because a wrong offset would corrupt
-the script. Other operators are read as bash reads them.
+the script. All other syntax is parsed as in bash.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class Argv(NamedTuple):
 
     def with_script(self, text: str) -> tuple[list[Any], list[Any] | None]:
         """Return command and args with the script replaced; args is None if it would be empty."""
-        index = self.script_index or 0
-        words = [*self.words[:index], text, *self.words[index + 1 :]]
+        words = [text if i == self.script_index else word for i, word in enumerate(self.words)]
         return words[: len(self.command)], words[len(self.command) :] or None
 
 
@@ -53,11 +52,11 @@ def parse_argv(container: Mapping[str, Any]) -> Argv:
     lists: dict[str, tuple[Any, ...]] = {}
     outputs = []
     for key in ("command", "args"):
-        value = container.get(key)
+        value = container.get(key, ())
         if is_output(value):
             outputs.append(key)
         is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-        lists[key] = tuple(value) if is_list and value is not None else ()
+        lists[key] = tuple(value) if is_list else ()
     script_index = None
     # If the command is an Output, it may or may not be a shell, so no word is known to be a script.
     if "command" not in outputs:
@@ -71,6 +70,7 @@ def _find_script(words: Sequence[Any]) -> int | None:
     if not shells:
         return None
     shell_index = shells[0]
+    # Only wrappers, their options and assignments may precede the shell, as in `env A=1 sh -c`.
     for word in words[:shell_index]:
         is_option = isinstance(word, str) and (word.startswith("-") or _ASSIGNMENT.match(word))
         if not is_option and basename(str(word)) not in _WRAPPERS:
@@ -298,7 +298,7 @@ def parse_script(argv: Argv) -> Script:
     Raises:
         ShellError: If the script contains syntax that is not supported.
     """
-    text, *zero_and_parameters = argv.texts()[argv.script_index or 0 :]
+    text, *zero_and_parameters = argv.texts()[argv.script_index :]
     return _parse_script_text(text, tuple(zero_and_parameters[1:]))
 
 

@@ -70,7 +70,7 @@ class UserArgument(NamedTuple):
 
 
 def find_known_release(command: EngineCommand) -> str | None:
-    """Return the engine release that certainly runs and has an argument table; None if unknown."""
+    """Return the release of the container's engine, or None if it is uncertain or has no table."""
     engine, release = command.engine, command.image.release
     if engine is None or release is None or command.image.engine != engine.name:
         return None
@@ -80,7 +80,7 @@ def find_known_release(command: EngineCommand) -> str | None:
 
 
 def get_argument_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
-    """Return the engine's arguments, with the values of these variables in place of references."""
+    """Return the engine's arguments, with references to `variables` replaced by their values."""
     argv, args_start = command.argv, len(command.argv.command)
     in_script = command.script is not None
     words: list[Word] = []
@@ -158,10 +158,10 @@ def _parse_argument(
         parser.add_argument(*definition.names, dest=definition.name, **settings)
     try:
         values, extra_texts = parser.parse_known_args([word.value for word in words])
-    except argparse.ArgumentError as error:
+    except argparse.ArgumentError as exc:
         # argparse joins an argument's spellings: `--tensor-parallel-size/-tp`.
-        first_spelling = (error.argument_name or "").partition("/")[0]
-        return UserArgument(name, words[0], definitions.get(first_spelling), error.message)
+        first_spelling = (exc.argument_name or "").partition("/")[0]
+        return UserArgument(name, words[0], definitions.get(first_spelling), exc.message)
     # The parser sets at most one attribute, because there is one flag in `words`.
     parsed_name = next(iter(vars(values)), None)
     if parsed_name is None:
@@ -269,7 +269,7 @@ class RemovedArgument(NamedTuple):
 
 
 class ChangedDefault(NamedTuple):
-    """An argument whose default changes, and that the command line does not set."""
+    """An argument whose default changes, and that neither command line sets."""
 
     name: str
     before: Any
@@ -369,7 +369,7 @@ def _check_json(text: str) -> None:
 
 def _parse_size(text: str) -> int:
     if text.strip().lower() == "auto":
-        return -1
+        return -1  # as in vLLM
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip())
     # All limits of sizes are at most 1, so the exact factor of the suffix does not matter.
     return int(float(match[1]) * 1000) if match else int(text)

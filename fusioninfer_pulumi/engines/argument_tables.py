@@ -69,36 +69,36 @@ class ArgumentTable:
                 fields["choices"] = tuple(entry.get("choices", ()))
                 definition = ArgumentDefinition(name, since=index, **fields)
                 current[name] = definition
-                for word in definition.spellings():
-                    self._definitions.setdefault(word, []).append(definition)
+                for spelling in definition.spellings():
+                    self._definitions.setdefault(spelling, []).append(definition)
 
     def get_definitions(self, release: str | None) -> Definitions:
-        """Return a release's arguments, or the newest definition of each argument if it is None."""
+        """Return the arguments of a release, or the newest definition of each argument for None."""
         if release is None:
-            return {word: definitions[-1] for word, definitions in self._definitions.items()}
+            return {name: definitions[-1] for name, definitions in self._definitions.items()}
         index = self.releases.index(release)
         return {
-            word: definition
-            for word, definitions in self._definitions.items()
+            spelling: definition
+            for spelling, definitions in self._definitions.items()
             for definition in definitions
             if definition.since <= index and (definition.until is None or index < definition.until)
         }
 
-    def find_first_release(self, word: str) -> str | None:
+    def find_first_release(self, spelling: str) -> str | None:
         """Return the first release that has an argument, or None if no release has it."""
-        definitions = self._definitions.get(word)
+        definitions = self._definitions.get(spelling)
         return self.releases[definitions[0].since] if definitions else None
 
-    def find_removing_release(self, word: str, release: str) -> str | None:
+    def find_removing_release(self, spelling: str, release: str) -> str | None:
         """Return the release that removed an argument before `release`, or None if none did."""
         index = self.releases.index(release)
-        ends = [definition.until for definition in self.list_definitions(word)]
+        ends = [definition.until for definition in self.list_definitions(spelling)]
         removals = [end for end in ends if end is not None and end <= index]
         return self.releases[max(removals)] if removals else None
 
-    def list_definitions(self, word: str) -> list[ArgumentDefinition]:
+    def list_definitions(self, spelling: str) -> list[ArgumentDefinition]:
         """Return all definitions of an argument, oldest first."""
-        return self._definitions.get(word, [])
+        return self._definitions.get(spelling, [])
 
 
 @cache

@@ -1,8 +1,8 @@
 """The facts that every inference engine defines, and the parsed command line of a container.
 
 The modules `vllm` and `sglang` fill in these classes. Code outside `engines` compares engine names
-only for the model catalogue. Callers complete the locations of returned findings: each method
-documents what these are relative to, or that they name a flag.
+only for the model catalogue. Methods that return findings document what the locations are relative
+to, or that they name a flag; callers complete them.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Parallelism(NamedTuple):
 
         Every data parallel rank needs tensor x pipeline x context accelerators (vLLM
         `ParallelConfig.world_size`, SGLang `compute_world_size`). With `--data-parallel-size-local`
-        a replica may run fewer than `data` ranks, and other deployments the remaining ranks. If
-        `nodes` is None, the accelerators of all `data` ranks are returned.
+        a replica may run fewer than `data` ranks; other deployments then run the rest. If `nodes`
+        is None, all `data` ranks are counted.
         """
         return self.tensor * self.pipeline * self.context * self._count_ranks(nodes)
 
@@ -199,7 +199,7 @@ class ParallelSizes:
         return arguments
 
     def has_expert_parallelism(self, command: EngineCommand) -> bool:
-        """Return whether the arguments enable expert parallelism."""
+        """Return whether the arguments enable expert parallelism, which `--ep-size 1` does not."""
         return (
             command.has(*self.expert_flags)
             and parse_integer(command.value(*self.expert_flags)) != 1
@@ -371,8 +371,8 @@ class KvCache:
     ) -> tuple[Compatibility, str]:
         """Return what happens to requests whose KV cache decode cannot load, and what clients see.
 
-        `differs` is True if settings are known to differ. What clients see is empty if the outcome
-        is unknown.
+        `differs` is True if settings are known to differ. The text about clients is empty if the
+        outcome is unknown.
         """
         return Compatibility.UNKNOWN, ""
 
@@ -396,7 +396,7 @@ class HttpServer:
     keep_alive_variable: str  #: variable with the seconds that idle connections stay open
     drain_flag: str | None = None  #: flag for the seconds that requests may take after SIGTERM
     rejects_unknown_models: bool  #: whether requests for another model get HTTP 404
-    reasoning_fields: Mapping[str, tuple[str, ...]]  #: fields with the reasoning, by first release
+    reasoning_fields: Mapping[str, tuple[str, ...]]  #: response fields, by first release
     api_source: str  #: source of `rejects_unknown_models` and `reasoning_fields`
 
 
@@ -423,7 +423,7 @@ class Engine:
     name: str  #: its name, as in its program and its images
     title: str  #: its name as its project spells it
     image_serves: bool = False  #: whether the entrypoint of its images starts the engine
-    server_flag: str | None = None  #: flag of `NAME serve` that chooses a server for diffusion
+    server_flag: str | None = None  #: flag of `NAME serve` that selects a diffusion server
     model_flags: tuple[str, ...]  #: spellings of the flag for the path or name of the model
     lora_flags: Mapping[str, str]  #: flags for LoRA adapters (`modules`) and their limits
     length_flag: str  #: flag for the tokens of the longest sequence

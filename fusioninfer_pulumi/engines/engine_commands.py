@@ -75,7 +75,7 @@ def _parse_literally(container: Mapping[str, Any]) -> EngineCommand:
     # The entrypoint runs. If the image is an Output, the container's name may name the engine.
     engine_name = container.get("name") if image.name is None else image.engine
     engine = ENGINES.get(engine_name) if isinstance(engine_name, str) else None
-    # Among stock images only those of vLLM start a server: their entrypoint is `vllm serve`.
+    # Only vLLM's stock images start a server. From 0.11.1 on, their entrypoint is `vllm serve`.
     return replace(command, engine=engine, is_vllm_serve=image.is_stock and _image_serves(image))
 
 

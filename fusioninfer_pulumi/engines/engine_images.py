@@ -67,9 +67,8 @@ def parse_image(reference: Any) -> Image:
     stock_name = next((end for end in _STOCK if f"/{repository}".endswith(f"/{end}")), "")
     engine_in_name = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
     match = _RELEASE_PREFIX.match(tag or "") if stock_name else None
-    has_release_tags = stock_name or f"/{repository}".endswith(
-        tuple(f"/{end}" for end in _OTHER_BUILDS)
-    )
+    ends = tuple(f"/{end}" for end in (*_STOCK, *_OTHER_BUILDS))
+    has_release_tags = f"/{repository}".endswith(ends)
     release = _RELEASE.fullmatch(tag or "") if has_release_tags else None
     return Image(
         name=reference,

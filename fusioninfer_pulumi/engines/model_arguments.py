@@ -66,7 +66,7 @@ def build_model_arguments(
         arguments.append(Argument((SERVED_NAME_FLAG,), (name,)))
     if served_model.adapters:
         flags = engine.lora_flags
-        modules = tuple(f"{name}={source}" for name, source in served_model.adapters.items())
+        modules = tuple(f"{adapter}={source}" for adapter, source in served_model.adapters.items())
         arguments += [Argument(("--enable-lora",)), Argument((flags["modules"],), modules)]
         for key, limit in served_model.limits.items():
             arguments.append(Argument((flags[key],), (str(limit),)))
@@ -83,7 +83,7 @@ def check_model_arguments(
     if command_model is not None and command_model != model and not is_below_path:
         message = f'the model "{command_model}" conflicts with model.uri ("{model}"); remove one'
         yield error(MODEL_CONTRADICTED, (engine.model_flags[0],), message)
-    # Flags with the field that sets the same, and the field's value.
+    # Each flag, the field that sets it too, and the field's value.
     expected = [
         (_REVISION, "model.uri", served_model.revision),
         (SERVED_NAME_FLAG, "model.name", served_model.name),

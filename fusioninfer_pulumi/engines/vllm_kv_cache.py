@@ -147,8 +147,8 @@ class VllmKvCache(KvCache):
         settings = ["served name"]
         prefill_release, decode_release = _get_release(prefill), _get_release(decode)
         prefill_size, decode_size = prefill.block_size, decode.block_size
-        divides = prefill_size is None or decode_size is None or decode_size % prefill_size == 0
-        if not divides and decode_release is not None and decode_release < NIXL_ANY_BLOCKS:
+        is_multiple = prefill_size is None or decode_size is None or decode_size % prefill_size == 0
+        if not is_multiple and decode_release is not None and decode_release < NIXL_ANY_BLOCKS:
             settings.append("block size")
         if prefill_release is None or decode_release is None:
             return settings
@@ -202,7 +202,7 @@ class VllmKvCache(KvCache):
     def _spans_change(
         self, change: ReleaseNumber, *, old: EngineCommand, new: EngineCommand
     ) -> bool:
-        """Return whether only `new` has a change of the handshake, and releases must match."""
+        """Return whether only `new` has a handshake change, and the handshake compares releases."""
         old_release, new_release = _get_release(old), _get_release(new)
         if old_release is None or new_release is None or not old_release < change <= new_release:
             return False
@@ -272,7 +272,7 @@ def _has_nixl(config: dict[str, Any] | str | None) -> bool:
 
 
 def _recomputes(command: EngineCommand) -> bool:
-    """Return whether a decode engine should compute prompts whose KV cache it cannot load."""
+    """Return whether a decode engine is set to compute prompts whose KV cache it cannot load."""
     return bool(lookup(parse_transfer_config(command), _LOAD_FAILURE_POLICY) == _RECOMPUTE)
 
 

@@ -169,7 +169,7 @@ def _derive_pd_settings(
     roles: Sequence[tuple[int, RoleArgs, RolePods]],
     epp_choice: EppChoice | None,
 ) -> PdSettings | None:
-    """Return the settings that prefill and decode pods share, or None if they have no sidecar."""
+    """Return the settings of the pods that an endpoint picker with a sidecar pairs, or None."""
     if epp_choice is None or not shape.is_disaggregated or not epp_choice.pairs_pods:
         return None
     # A check reports an unknown image; the pods are then built for the default endpoint picker.

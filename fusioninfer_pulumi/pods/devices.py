@@ -106,8 +106,8 @@ def add_rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     if args is None:
         return pods, []
     findings: list[Finding] = []
+    env = _build_rdma_env(args)
     for pod in pods.all:
-        env = _build_rdma_env(args)
         conflicts = list(pod.find_conflicts(env=env, env_source="kvTransfer.rdma"))
         limits = (pod.container.get("resources") or {}).get("limits") or {}
         if args.resource is not None and args.resource in limits:

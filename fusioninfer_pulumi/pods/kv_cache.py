@@ -20,7 +20,7 @@ from fusioninfer_pulumi.engines.engine import (
     Transfer,
 )
 from fusioninfer_pulumi.engines.engine_commands import find_serving_port
-from fusioninfer_pulumi.engines.launchers import RAY_PORT
+from fusioninfer_pulumi.engines.launchers import OWN_ADDRESS_ENV, RAY_PORT
 from fusioninfer_pulumi.findings import Finding, Rule, error, filter_errors
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import (
@@ -130,8 +130,8 @@ def _add_tiers(pod: Pod, args: KvCacheOffloadingArgs, directories: Sequence[str]
         disk = sum_disk(args)
         resources = container.get("resources") or {}
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        # Without a request, Kubernetes uses the limit as the request, and a limit must already
-        # cover the tiers.
+        # If only a limit is set, Kubernetes uses it as the request, and it must already cover the
+        # tiers.
         if disk and (DISK in requests or DISK not in limits):
             request = quantity.write(disk + quantity.parse(requests.get(DISK, 0)))
             changed["resources"] = {**resources, "requests": {**requests, DISK: request}}
@@ -160,8 +160,6 @@ def sum_disk(args: KvCacheOffloadingArgs) -> Decimal:
 
 ENGINE_NOT_MOVABLE = Rule("engine-not-movable")
 
-#: Variable with the pod's IP address, for arguments.
-POD_IP_ENV = "POD_IP"
 #: Name of the container port for KV events.
 EVENTS_PORT = "kv-events"
 #: Lowest port chosen for engines behind a sidecar, as in templates of llm-d, KServe and Modelplane.
@@ -218,7 +216,7 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
         ]
         ports = [{"name": "nixl", "containerPort": args.side_channel_port}]
     if ctx.role.kv_events is not None:
-        env.append(build_field_variable(POD_IP_ENV, "status.podIP"))
+        env.append(build_field_variable(OWN_ADDRESS_ENV, "status.podIP"))
         events_port = get_engine_events_port(ctx.role)
         if events_port is not None:
             ports.append({"name": EVENTS_PORT, "containerPort": events_port})
@@ -292,7 +290,7 @@ def _plan_events(
         if command.served_names is None:
             message = "is required: the arguments do not name the model"
             return [], [error(FIELD_REQUIRED, (*field, "topic"), message)]
-        topic = f"kv@$({POD_IP_ENV}):{port}@{command.served_names[0]}"
+        topic = f"kv@$({OWN_ADDRESS_ENV}):{port}@{command.served_names[0]}"
     settings = {"publisher": "zmq", "endpoint": args.endpoint, "topic": topic}
     settings_text = dump_json({**command.engine.kv_cache.event_settings, **settings})
     return [Argument((KV_EVENTS_FLAG,), (settings_text,))], []
@@ -305,11 +303,10 @@ def _plan_decoder(
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.locate("kvTransfer")
     pool_port = plan.pool_port
     user_port = find_serving_port(leader.container, command, None)
+    engine_port = args.engine_port or user_port
     user_sidecar = find_user_sidecar(leader.template, leader.container_name, pool_port)
     if user_sidecar is not None or not args.sidecar.enabled:
-        plan = plan._replace(engine_port=args.engine_port or user_port, user_sidecar=user_sidecar)
-        return plan, [], []
-    engine_port = args.engine_port or user_port
+        return plan._replace(engine_port=engine_port, user_sidecar=user_sidecar), [], []
     if args.engine_port is None and user_port == pool_port:
         engine_port = _find_free_port(leader.spec, pool_port, args, command)
     sidecar, findings = plan_sidecar(

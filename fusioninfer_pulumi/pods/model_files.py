@@ -119,8 +119,8 @@ def _build_secret_variable(name: str, secret: str, key: str) -> Manifest:
 
 def get_cache_claim_name(service: str, cache: CacheArgs) -> Any:
     """Return the name of a cache's claim: the user's, which may be an Output, or a new claim's."""
-    if cache.claim_name is not None or cache.storage is None:
-        return cache.claim_name or ""
+    if cache.storage is None:
+        return cache.claim_name
     modes = ",".join(sorted(mode.value for mode in cache.storage.access_modes))
     storage_class = replace_outputs(cache.storage.storage_class_name)
     # These fields of a claim are immutable, so a change needs a claim with another name.
@@ -198,9 +198,9 @@ def _build_cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 def _add_to_warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, path: str) -> str:
     """Add a source to the warm-up Job, and return its path in the serving pods."""
-    # A new revision is downloaded next to the one in use, so each has its own directory. Names of
-    # directories that `_SCRIPT_IN_PLACE` fills differ, because `_SCRIPT` treats every directory
-    # that exists as complete.
+    # A new revision is downloaded next to the one in use, so each has its own directory. Those that
+    # `_SCRIPT_IN_PLACE` fills have other names, because `_SCRIPT` treats every existing directory
+    # as complete.
     suffix = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
     name = f"{_slugify(source.target)}-{digest}"

@@ -170,7 +170,7 @@ def _choose_protocol(
                 f"set one of {', '.join(supported)}"
             )
             if meant is not None:
-                location = (*location[:-2], "connector")
+                location = (*location[:-2], "connector")  # `kvTransfer.connector`
                 message = f'unknown connector "{connector.name}"; did you mean {meant}?'
             return default, [warning(SIDECAR_PROTOCOL, location, message)]
     protocol = protocol or default
@@ -270,15 +270,16 @@ def build_sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> 
 
     A sidecar watches its pool and the pool's pods (`pkg/sidecar/proxy/allowlist.go`).
     """
-    is_user_account = {
+    # Names of ServiceAccounts, and whether they are the user's.
+    accounts = {
         sidecar.account: sidecar.is_user_account
         for sidecar in sidecars
         if sidecar.account is not None
     }
-    if not is_user_account:
+    if not accounts:
         return
     name, service_label = object_names.sidecar(meta.service), {labels.SERVICE: meta.service}
-    if name in is_user_account and not is_user_account[name]:
+    if accounts.get(name) is False:
         yield build_service_account(meta, name, service_label)
     rules = [("", ["pods"], READ), (object_names.POOL_GROUP, ["inferencepools"], READ)]
-    yield from build_role_and_binding(meta, name, rules, list(is_user_account), service_label)
+    yield from build_role_and_binding(meta, name, rules, list(accounts), service_label)

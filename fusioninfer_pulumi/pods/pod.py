@@ -73,7 +73,7 @@ class KvTransferPlan(NamedTuple):
         pool_port: Port that clients and the endpoint picker use.
         engine_port: Port that the engine listens on.
         moved_from: Ports in the user's template that are replaced by `engine_port`.
-        connector: The engine's KV connector, or None if it is unknown.
+        connector: The engine's KV connector, or None if there is none or it is unknown.
         user_sidecar: Name of the sidecar in the user's template, or None if there is none.
     """
 
@@ -226,7 +226,7 @@ class Pod:
         return replace(pod, user_fields={**self.user_fields, **added})
 
     def with_shared_memory(self, limit: str | None) -> Pod:
-        """Return the pod with a volume at /dev/shm, unless its serving container has one there."""
+        """Return the pod with a volume at /dev/shm, unless it mounts one or uses the host's IPC."""
         volume_and_mount = build_shared_memory(self.spec, self.container, limit)
         if volume_and_mount is None:
             return self

@@ -97,7 +97,7 @@ def add_pod_metadata(
 
     For each key, a template takes precedence over the role, and the role over the service. The
     endpoint picker keeps its own label `app`, which its Deployment selects. Also return the user's
-    field of each key added to the template of a serving role, keyed by the key's location in it.
+    field of each key added to a template of a serving role, keyed by the location of the added key.
     """
     user_fields: dict[Location, Location] = {}
 

@@ -25,8 +25,8 @@ rules, with lines under ``pkg/scheduler`` of that version:
 If Kueue admits replicas (source and tests: v0.15.2), each replica is a workload. It is admitted as
 a whole if the quota of its queue covers it, and skipped otherwise (``BestEffortFIFO``). Workloads
 created in the same second have no order. Kueue considers quota, not nodes. So the model uses the
-pools' accelerators as the quota. It is exact only if all replicas run together, or if the bounds
-fit together and each node's accelerators are a multiple of every pod's size.
+pools' accelerators as the quota. It is exact only if the bounds fit together, and either all
+replicas run or each node's accelerators are a multiple of every pod's size.
 
 The model assumes that all pods exist before the first one is bound. If roles compete for the last
 accelerators while their pods are still being created, the oldest pods get them.
@@ -105,31 +105,31 @@ def compute_gang_capacity(
     not matter which nodes pods get. Otherwise it is an upper bound for each role.
     """
     demands = _apply_gang_scope(roles, scope)
-    # Pod and node sizes are normalized in `units` and `nodes`; in `demands` and `pools` they are
-    # numbers of accelerators.
-    units, nodes = _normalize_units(demands, pools)
-    has_unit_pods = all(size == 1 for role in units for size in role.pod_sizes)
+    # Sizes are accelerators in `demands` and `pools`, and larger units in `normalized` and `nodes`.
+    normalized, nodes = _normalize_sizes(demands, pools)
+    has_unit_pods = all(size == 1 for role in normalized for size in role.pod_sizes)
     if scope is GangScope.REPLICA:
-        running = _compute_upper_bounds(units, nodes)
+        running = _compute_upper_bounds(normalized, nodes)
         has_remainder = any(
             pool.accelerators % size for pool in pools for size in _get_pod_sizes(demands)
         )
-        is_complete = all(running[role.name] == role.replicas for role in units)
-        exact = is_complete or not has_remainder
+        is_complete = all(running[role.name] == role.replicas for role in normalized)
         # The bounds must fit together in whatever order Kueue admits replicas. If pods differ in
         # size, admitted replicas may leave too little for waiting ones, as without a gang.
         comparable_scope = scope if has_unit_pods else GangScope.NONE
-        exact = exact and _is_outcome_certain(units, running, nodes, comparable_scope)
+        exact = (is_complete or not has_remainder) and _is_outcome_certain(
+            normalized, running, nodes, comparable_scope
+        )
     elif has_unit_pods and scope is not GangScope.NONE:
         available = sum(count * free for count, free in nodes)
-        running, exact = _fill_in_order(units, available), True
+        running, exact = _fill_in_order(normalized, available), True
     else:
-        running = _compute_upper_bounds(units, nodes)
-        exact = _is_outcome_certain(units, running, nodes, scope)
+        running = _compute_upper_bounds(normalized, nodes)
+        exact = _is_outcome_certain(normalized, running, nodes, scope)
     return Capacity(
         gpus=sum(pool.nodes * pool.accelerators for pool in pools),
         running=running,
-        status=_get_status(units, running, nodes),
+        status=_get_status(normalized, running, nodes),
         exact=exact,
     )
 
@@ -162,7 +162,7 @@ def _get_pod_sizes(roles: Sequence[RoleDemand]) -> set[int]:
     return {size for role in roles for size in role.pod_sizes}
 
 
-def _normalize_units(
+def _normalize_sizes(
     roles: list[RoleDemand], nodes: Sequence[NodePool]
 ) -> tuple[list[RoleDemand], Sequence[NodePool]]:
     """Return pod and node sizes in the largest unit that does not change the result.
@@ -179,10 +179,10 @@ def _normalize_units(
     else:
         unit = math.gcd(*sizes)
         scaled = {size: size // unit for size in sizes}
-    units = [
+    normalized = [
         replace(role, pod_sizes=tuple(scaled[size] for size in role.pod_sizes)) for role in roles
     ]
-    return units, [NodePool(count, free // unit) for count, free in nodes]
+    return normalized, [NodePool(count, free // unit) for count, free in nodes]
 
 
 def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
@@ -301,24 +301,21 @@ def compute_group_capacity(
         roles if scope is GangScope.ALL_PODS else [replace(r, replicas=r.minimum) for r in roles]
     )
 
-    def is_too_many(count: int) -> bool:
-        return (
-            compute_gang_capacity(
-                _multiply_replicas(minima, count), GangScope.ALL_PODS, pools
-            ).status
-            != "Full"
-        )
+    def fit_minima(count: int) -> Capacity:
+        return compute_gang_capacity(_multiply_replicas(minima, count), GangScope.ALL_PODS, pools)
 
     # The largest number of groups whose minima all fit.
-    started = bisect.bisect_left(range(1, groups + 1), x=True, key=is_too_many)
+    started = bisect.bisect_left(
+        range(1, groups + 1), x=True, key=lambda count: fit_minima(count).status != "Full"
+    )
     if started == 0:
         return replace(all_groups, running={r.name: 0 for r in roles}, status="Blocked", groups=0)
-    minimum = compute_gang_capacity(_multiply_replicas(minima, started), GangScope.ALL_PODS, pools)
+    minimum = fit_minima(started)
     if scope is GangScope.ALL_PODS:
         running, exact = {r.name: r.replicas * started for r in roles}, minimum.exact
     else:
         running, exact = _add_optional_replicas(roles, pools, started, is_certain=minimum.exact)
-    # Exact full results are returned above.
+    # If the result is exact, some replicas do not run: exact full results are returned above.
     may_be_full = all_groups.status == "Full" and not exact
     return Capacity(
         gpus=all_groups.gpus,

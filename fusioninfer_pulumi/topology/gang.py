@@ -46,7 +46,7 @@ class RoleSubGroups(NamedTuple):
 class GangPlan:
     """The gang of a service, or of one of its serving groups.
 
-    Its minimum is the replicas that the scheduler places all together or not at all.
+    The gang's minimum is the replicas that the scheduler places all together or not at all.
     """
 
     pod_group: str
@@ -193,9 +193,9 @@ def _sum_minimum_requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) 
 def build_pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> dict[str, Any]:
     """Build the PodGroup of a service, or of one of its serving groups.
 
-    It has either tasks (`minTaskMember`) or subgroups (`subGroupPolicy`, Volcano 1.14.1 and later),
-    because Volcano does not support both in one PodGroup. A Kubernetes PodGroup only has a number
-    of pods (`minCount`) and a priority.
+    A Volcano PodGroup has either tasks (`minTaskMember`) or subgroups (`subGroupPolicy`, Volcano
+    1.14.1 and later), because Volcano does not support both in one PodGroup. A Kubernetes PodGroup
+    only has a number of pods (`minCount`) and a priority.
     """
     replica_label = shape.layout.replica_label
     policies = (
