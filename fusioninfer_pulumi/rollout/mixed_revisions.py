@@ -1,8 +1,7 @@
 """Incompatible pairs, such as old prefill with new decode pods, during an update.
 
-`PAIR_FINDERS` lists a function for each pair of components that may be incompatible, and one for
-outages. Their facts and sources are in `engines` and `endpoint_pickers`. A pair that none of them
-yields is not known to be incompatible.
+`PAIR_FINDERS` lists the functions that find them. The facts about releases and their sources are in
+`engines` and `endpoint_pickers`. Pairs that no function yields are assumed to be compatible.
 """
 
 from __future__ import annotations
@@ -99,8 +98,8 @@ def extract_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
     return engines
 
 
-def _find_only_in(engines: Iterable[EngineLws], other: Iterable[EngineLws]) -> list[EngineLws]:
-    """Return one LeaderWorkerSet for each role and revision whose engine is not in `other`."""
+def _omit_unchanged(engines: Iterable[EngineLws], other: Iterable[EngineLws]) -> list[EngineLws]:
+    """Return one LeaderWorkerSet for each role and revision, if its engine is not in `other`."""
     other_commands = [(lws.component_type, lws.command) for lws in other]
     # Outputs hide arguments, but equal revisions mean equal engines.
     other_revisions = {(lws.role, lws.revision) for lws in other if lws.revision}
@@ -138,7 +137,7 @@ class UpdateComparison:
         """The old and the new engine of each role whose engine changes."""
         old_by_role = {lws.role: lws for lws in self.before}
         old_by_type = {lws.component_type: lws for lws in self.before}
-        new_by_role = {lws.role: lws for lws in _find_only_in(self.after, self.before)}
+        new_by_role = {lws.role: lws for lws in _omit_unchanged(self.after, self.before)}
         pairs = []
         for role, new in new_by_role.items():
             # A new role is compared with an existing role of its component type.
@@ -201,17 +200,17 @@ def _find_prefill_decode_pairs(update: UpdateComparison) -> Iterator[MixedPair]:
     old_labels, new_labels = ({lws.pair_revision for lws in side} for side in (before, after))
     if "" in old_labels | new_labels:
         old_hash, new_hash = (
-            compute_pair_revision([e.command for e in side]) for side in (before, after)
+            compute_pair_revision([lws.command for lws in side]) for side in (before, after)
         )
         is_compatible = old_hash is not None and old_hash == new_hash
     else:
         is_compatible = old_labels == new_labels
     if is_compatible:
         return
-    advice = "" if update.plan is None else _find_advice(before, after, update.plan)
+    advice = "" if update.plan is None else _advise_against_pairs(before, after, update.plan)
     if advice is None:
         return
-    changed = {"old": _find_only_in(before, after), "new": _find_only_in(after, before)}
+    changed = {"old": _omit_unchanged(before, after), "new": _omit_unchanged(after, before)}
     for prefill_age, decode_age in (("old", "new"), ("new", "old")):
         for prefill, decode in product(changed[prefill_age], changed[decode_age]):
             if (prefill.component_type, decode.component_type) != PAIR_TYPES:
@@ -242,7 +241,7 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
     if sum(len(role.replicas) for role in decode) != 1:
         return
     for role in decode:
-        # A surge replica serves while the other one restarts.
+        # With maxUnavailable 0, the old replica serves until the surge replica is ready.
         surges = role.rollout.max_surge and not role.rollout.max_unavailable
         if role.name in restarted and not surges and not role.is_autoscaled:
             yield MixedPair(
@@ -255,10 +254,10 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
             )
 
 
-def _find_advice(
+def _advise_against_pairs(
     before: Sequence[EngineLws], after: Sequence[EngineLws], plan: ServicePlan
 ) -> str | None:
-    """Return how to avoid mixed pairs; empty if unknown, or None if the update causes no pairs."""
+    """Return how to avoid mixed pairs; empty if unknown, or None if the update causes none."""
     if plan.shape.groups is not None:
         return None if is_group_rollout(plan) else "rollout.level: Group avoids it"
     if not all(lws.pair_revision for lws in after):
@@ -387,8 +386,8 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
         if old.command.image == new.command.image:
             continue
         for reader, queries in readers:
-            old_exports = [_exports_one(query, old.command) for query in queries]
-            new_exports = [_exports_one(query, new.command) for query in queries]
+            old_exports = [_exports_any(query, old.command) for query in queries]
+            new_exports = [_exports_any(query, new.command) for query in queries]
             if None in old_exports or None in new_exports:
                 yield MixedPair(
                     Compatibility.UNKNOWN,
@@ -420,7 +419,7 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
                     )
 
 
-def _exports_one(query: _Query, command: EngineCommand) -> bool | None:
+def _exports_any(query: _Query, command: EngineCommand) -> bool | None:
     """Return whether an engine exports any metric of a query, or None if unknown."""
     release = get_pair_setting(command, "release")
     engine = "" if command.engine is None else command.engine.name
@@ -434,9 +433,11 @@ def _list_queries(update: UpdateComparison) -> Iterator[tuple[str, list[_Query]]
     """Yield each object that queries engine metrics (its kind and name), with its queries."""
     for manifest in update.objects:
         queries = list(dict.fromkeys(_find_queries(manifest)))
+        # A script in an engine's pod queries that engine, which has the pod's revision.
         if queries and not lookup(manifest, "spec", "leaderWorkerTemplate"):
             yield f"{manifest.get('kind')} {lookup(manifest, 'metadata', 'name')}", queries
     epp = update.plan.picker.epp if update.plan and update.plan.picker else None
+    # If the picker's configuration or flags name metrics, the loop has yielded their object.
     if epp is not None and not METRIC.search(" ".join((epp.config, *epp.flags))):
         yield "endpoint picker", [frozenset({name}) for name in epp.family.engine_metrics]
 
@@ -490,10 +491,9 @@ def _find_unknown_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
         )
 
 
-#: The functions that find mixed pairs. Two kinds of pairs need none, because all known releases are
-#: compatible: endpoint pickers and gateways both read InferencePools of v1, and pickers read the KV
-#: cache events of vLLM 0.11.0 to 0.33.0 as arrays and as maps (`kvevents/engineadapter` of llm-d
-#: 0.9 and 0.10).
+#: There is no function for gateways with endpoint pickers, because both read InferencePools of v1,
+#: and none for KV cache events, because pickers read those of vLLM 0.11.0 to 0.33.0 as arrays and
+#: as maps (`kvevents/engineadapter` of llm-d 0.9 and 0.10).
 PAIR_FINDERS: tuple[Callable[[UpdateComparison], Iterator[MixedPair]], ...] = (
     _find_rejected_model_names,
     _find_prefill_decode_pairs,

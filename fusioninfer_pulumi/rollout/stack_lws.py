@@ -55,10 +55,10 @@ class StackLws:
 
     @property
     def component(self) -> str:
-        """Logical name of its component, or empty if unknown.
+        """Logical name of the component that owns the LeaderWorkerSet, or empty if unknown.
 
-        If it has the logical name `prod-decode-0` and the Kubernetes name `chat-decode-0` (service
-        `chat`), the component is `prod`.
+        If the logical name is `prod-decode-0`, the Kubernetes name `chat-decode-0` and the service
+        `chat`, the component is `prod`.
         """
         suffix = self.name[len(self.service) :]
         if (
@@ -70,9 +70,9 @@ class StackLws:
         return ""
 
     def has_name(self, name: str, namespace: Any) -> bool:
-        """Return whether it has this name and, if both namespaces are known, this namespace."""
-        other_namespace = isinstance(namespace, str) and self.namespace not in ("", namespace)
-        return self.name == name and not other_namespace
+        """Return whether name and namespace match; an unknown namespace matches any."""
+        same_namespace = not isinstance(namespace, str) or self.namespace in ("", namespace)
+        return self.name == name and same_namespace
 
 
 def derive_layout(lws_labels: Mapping[str, Any]) -> Layout | None:

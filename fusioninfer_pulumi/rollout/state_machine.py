@@ -240,11 +240,7 @@ class UpdateState:
         # Until all new required LeaderWorkerSets exist, a poll would only delay registrations.
         if self.is_creating_lws:
             return False
-        return (
-            self.is_blocked
-            or LwsPhase.CHANGING in self._phases
-            or LwsPhase.STARTING in self._phases
-        )
+        return self.is_blocked or bool(self.find_in_phases(LwsPhase.CHANGING, LwsPhase.STARTING))
 
     @property
     def _phases(self) -> set[LwsPhase]:
@@ -438,22 +434,23 @@ def _apply_version(
     if not uid:
         return replace(lws, phase=LwsPhase.DONE)
     old_uid, _ = lws.version_before or ("", 0)
-    changed = lws.version_before != version
-    # Its gang may need LeaderWorkerSets that have yet to change, so they must not wait for it.
-    recreated = old_uid not in ("", uid)
-    existed_before = lws.existed_before and not recreated
+    # No other waits for a recreated one, because its gang may need those that have yet to change.
+    existed_before = lws.existed_before and old_uid in ("", uid)
     lws = replace(
         lws, registered_version=version, existed_before=existed_before, phase=LwsPhase.DONE
     )
-    is_awaited = lws.step.is_required and state.awaits_replicas
-    # An earlier, interrupted update may have changed it and left it unavailable.
-    resumed = lws.step.is_required and not lws.can_skip_wait and not changed
-    has_changes = any(other.revision != other.revision_before for other in state.lws.values())
-    is_known_available = state.has_polled and lws.is_available
-    may_be_unavailable = changed or (resumed and has_changes and not is_known_available)
+    changed = lws.version_before != version
+    # If this update changed nothing, an interrupted one may have left it unavailable.
+    may_be_unavailable = changed or not lws.can_skip_wait
+    is_awaited = state.awaits_replicas and lws.step.is_required and may_be_unavailable
     blocks_others = existed_before and lws.step.blocks_others and may_be_unavailable
-    if not blocks_others and not (is_awaited and (changed or resumed)):
+    if not changed:
+        has_changes = any(other.revision != other.revision_before for other in state.lws.values())
+        is_known_available = state.has_polled and lws.is_available
+        blocks_others = blocks_others and has_changes and not is_known_available
+    if not blocks_others and not is_awaited:
         return lws
+    # The first start of a LeaderWorkerSet, which an interrupted update may have begun.
     is_new = lws.version_before is None or (not changed and lws.last_available_revision is None)
     timeout = state.wait_timeout if is_new else lws.step.timeout
     text = f"{timeout} (wait.timeout)" if is_new else lws.step.describe_timeout()
@@ -555,10 +552,8 @@ def _schedule_poll(state: UpdateState, now: float) -> UpdateState:
 
 
 def _fail_overdue(state: UpdateState, now: float) -> tuple[Fail, ...]:
-    awaited = [
-        state.lws[name] for name in state.find_in_phases(LwsPhase.CHANGING, LwsPhase.STARTING)
-    ]
-    overdue = [lws for lws in awaited if now > lws.deadline]
+    awaited = state.find_in_phases(LwsPhase.CHANGING, LwsPhase.STARTING)
+    overdue = [state.lws[name] for name in awaited if now > state.lws[name].deadline]
     if not overdue:
         return ()
     names = tuple(lws.step.name for lws in overdue)

@@ -145,12 +145,13 @@ class _SimulatedCluster:
     now: float = 0.0
 
     def __post_init__(self) -> None:
-        existing = {
-            name: change for name, change in self.changes.items() if change.before is not None
+        pair_changes = {
+            name: change.changes_pair_revision
+            for name, change in self.changes.items()
+            if change.before is not None
         }
-        pair_changes = {name: change.changes_pair_revision for name, change in existing.items()}
         self.steps = order_update(self.plan, pair_changes)
-        self.available = set(existing)
+        self.available = set(pair_changes)  # all existing ones
 
     def run(self) -> Timeline:
         """Run the update to its end."""
@@ -177,6 +178,7 @@ class _SimulatedCluster:
                 observation = RegistrationsCompleted(self.now, versions)
                 continue
             awaited = state.find_in_phases(LwsPhase.CHANGING, LwsPhase.STARTING)
+            # If one is available already, or a first poll is due, the poll takes no time.
             if not state.is_polling and not self.available.intersection(awaited):
                 batches.append(self._build_row())
                 self._pass_time(state, awaited)

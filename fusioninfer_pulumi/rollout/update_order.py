@@ -113,7 +113,7 @@ def compare_pair_revisions(
     """Return whether the pair revision of each existing LeaderWorkerSet changes, by name.
 
     LeaderWorkerSets whose new pair revision is unknown are omitted. If replicas join or leave a
-    gang, the result is empty, so that no replica waits for a wave while the gang waits for it.
+    gang, the result is empty, because the new gang cannot start while a member waits for its wave.
 
     Args:
         plan: The service after the update.
@@ -143,11 +143,10 @@ def order_update(
     steps = [_build_step(plan, role, lws) for role in plan.roles for lws in reversed(role.lws)]
     pair_waves = _assign_pair_waves(plan, steps, pair_changes or {})
     first_wave = min((step.wave for step in steps if step.name in pair_waves), default=0)
+    # With a scope of their own, prefill and decode keep no other role waiting.
+    scope = "" if plan.rollout.role_order is RoleOrder.SEQUENTIAL else "prefill and decode"
     for index, step in enumerate(steps):
         if step.name in pair_waves:
-            scope = "prefill and decode"
-            if plan.rollout.role_order is RoleOrder.SEQUENTIAL:
-                scope = step.wave_scope
             wave = first_wave + pair_waves[step.name]
             steps[index] = step._replace(wave=wave, wave_scope=scope)
     positions = {role.name: position for position, role in enumerate(plan.roles)}
@@ -216,7 +215,8 @@ def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
     limit, timeout = rollout.parallel_limit, rollout.timeout
     is_frozen = ordinal < rollout.partition and not is_per_role
     if is_per_role and limit is not None:
-        # The LeaderWorkerSet controller applies maxUnavailable to the replicas of each object.
+        # The controller applies maxUnavailable to the replicas of each LeaderWorkerSet. So that
+        # the role keeps it too, its LeaderWorkerSets change one at a time.
         limit = 1
     if is_per_role and rollout.strategy is not RolloutStrategy.RECREATE:
         # Unless the feature gate MaxUnavailableStatefulSet is on, StatefulSets ignore

@@ -167,7 +167,8 @@ def plan_epp(
         note = f"; {family.name} cannot prefer pods of one pair revision"
     metrics = find_load_metrics(backend_roles)
     settings = None
-    config, summary = router.endpoint_picker_config or "", "as configured in endpointPickerConfig"
+    config = router.endpoint_picker_config or ""
+    summary = "as configured in endpointPickerConfig"
     if epp_choice.strategy is not None:
         block_sizes = {role.pods.command.block_size for role in backend_roles}
         settings = EppSettings(

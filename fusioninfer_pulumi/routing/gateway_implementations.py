@@ -180,8 +180,8 @@ IMPLEMENTATIONS = {
 }
 
 
-GROUP = "gateway.networking.k8s.io"
-API_VERSION = f"{GROUP}/v1"
+GATEWAY_GROUP = "gateway.networking.k8s.io"
+GATEWAY_API_VERSION = f"{GATEWAY_GROUP}/v1"
 
 
 class GatewayPlan(NamedTuple):
@@ -232,4 +232,4 @@ def build_gateway(meta: ServiceMeta, gateway: GatewayPlan) -> Manifest:
     """Build the Gateway."""
     annotated = replace(meta, annotations={**meta.annotations, **gateway.annotations})
     object_meta = build_metadata(annotated, gateway.name)
-    return build_object(API_VERSION, "Gateway", object_meta, spec=dict(gateway.spec))
+    return build_object(GATEWAY_API_VERSION, "Gateway", object_meta, spec=dict(gateway.spec))

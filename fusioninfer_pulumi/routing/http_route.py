@@ -17,8 +17,8 @@ from fusioninfer_pulumi.kube.object_metadata import (
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.routing.gateway_implementations import (
-    API_VERSION,
-    GROUP,
+    GATEWAY_API_VERSION,
+    GATEWAY_GROUP,
     GatewayPlan,
     Implementation,
 )
@@ -59,7 +59,7 @@ class RulePlan(NamedTuple):
         has_default_backends: Whether the library adds the backends, because the user's rule has
             none and is not a redirect.
         corrected: Indexes of backends that are replaced with the service's pool.
-        request_timeout: Timeout to add to the rule, or None if the rule stays without one.
+        request_timeout: Timeout to add to the rule, or None if none is added.
     """
 
     spec: Mapping[str, Any]
@@ -112,12 +112,13 @@ def plan_parents(
     """
     plans = []
     for field, ref, known_listeners in _find_parents(router, gateway):
-        if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:
+        kind, group = ref.get("kind", "Gateway"), ref.get("group", GATEWAY_GROUP)
+        if (kind, group) != ("Gateway", GATEWAY_GROUP):
             continue
         parent_namespace = ref.get("namespace", namespace)
-        is_ours = gateway and ref["name"] == gateway.name
-        is_ours = is_ours and is_known_equal(parent_namespace, namespace)
-        listeners = gateway.listeners if gateway and is_ours else known_listeners
+        listeners = known_listeners
+        if gateway and ref["name"] == gateway.name and is_known_equal(parent_namespace, namespace):
+            listeners = gateway.listeners
         section, port = ref.get("sectionName"), ref.get("port")
         plans.append(
             ParentPlan((*location, *field), ref["name"], parent_namespace, section, port, listeners)
@@ -228,7 +229,8 @@ def build_http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
         "rules": [_build_rule(rule, route) for rule in route.rules],
     }
     spec = {key: value for key, value in fields.items() if value is not None}
-    return build_object(API_VERSION, "HTTPRoute", build_metadata(meta, route.name), spec=spec)
+    object_meta = build_metadata(meta, route.name)
+    return build_object(GATEWAY_API_VERSION, "HTTPRoute", object_meta, spec=spec)
 
 
 def _build_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
@@ -290,7 +292,7 @@ def plan_grants(
         other_namespace = to_namespace if from_namespace is namespace else from_namespace
         if is_output(other_namespace) or is_known_equal(other_namespace, namespace):
             continue
-        # A check rejects an Output, if the grant is to be created.
+        # If grants are created, a check rejects a service's namespace that is an Output.
         referrer_namespace = "" if is_output(from_namespace) else str(from_namespace)
         yield GrantPlan(
             location=(*location, *field),
@@ -345,11 +347,11 @@ def build_reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> It
         targets = {(grant.to_group, grant.to_kind, grant.to_name) for grant in merged}
         from_kind, from_namespace = merged[0].from_kind, merged[0].from_namespace
         spec = {
-            "from": [{"group": GROUP, "kind": from_kind, "namespace": from_namespace}],
+            "from": [{"group": GATEWAY_GROUP, "kind": from_kind, "namespace": from_namespace}],
             "to": [
                 {"group": group, "kind": kind, "name": target}
                 for group, kind, target in sorted(targets)
             ],
         }
         object_meta = {**build_metadata(meta, name), "namespace": namespace}
-        yield build_object(f"{GROUP}/v1beta1", "ReferenceGrant", object_meta, spec=spec)
+        yield build_object(f"{GATEWAY_GROUP}/v1beta1", "ReferenceGrant", object_meta, spec=spec)

@@ -59,8 +59,7 @@ def plan_network_policies(
     args: NetworkPolicyArgs | None, proxies: tuple[Manifest, ...]
 ) -> NetworkPolicyPlan | None:
     """Plan the NetworkPolicies; return None if disabled or if the gateway's peers are unknown."""
-    if args is None:
-        return NetworkPolicyPlan(proxies) if proxies else None
+    args = args or NetworkPolicyArgs()
     if args.gateway_namespace is not None:
         proxies = (build_namespace_peer(args.gateway_namespace),)
     gateway = tuple(args.gateway or proxies)

@@ -81,10 +81,9 @@ class PoolPlan(NamedTuple):
 def choose_pool_types(roles: Sequence[RolePlan], epp_choice: EppChoice) -> frozenset[ComponentType]:
     """Return the component types whose leaders are in the pool.
 
-    These are all types if the endpoint picker pairs prefill with decode pods, if there are no
-    prefillers, or only one type. Otherwise the pool excludes prefill pods, which return only one
-    token. If there are decoders, it contains only these and no roles of type worker, because a
-    selector cannot match two of three types.
+    The pool contains all types if the endpoint picker pairs prefill with decode pods. Otherwise it
+    excludes prefill pods, which return only one token, unless there are no others. With decode pods
+    it also excludes those of type worker, because its selector matches either one type or all.
     """
     types = frozenset(role.component_type for role in roles)
     if epp_choice.pairs_pods or ComponentType.PREFILLER not in types or len(types) == 1:
@@ -204,8 +203,9 @@ def build_inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: st
     rules: list[Manifest] = []
     for rule in plan.rules:
         matches = [{"model": {"type": "Exact", "value": name}} for name in rule.models]
-        shares = rule.weights.items()
-        targets = [{"modelRewrite": name, "weight": weight} for name, weight in shares]
+        targets = [
+            {"modelRewrite": name, "weight": weight} for name, weight in rule.weights.items()
+        ]
         rules.append({**({"matches": matches} if matches else {}), "targets": targets})
     spec = {"poolRef": build_pool_reference(pool), "rules": rules}
     object_meta = build_metadata(meta, plan.name)

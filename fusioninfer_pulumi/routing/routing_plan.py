@@ -171,8 +171,9 @@ def build_routing_objects(
     comes after everything it leads to.
     """
     router_meta, picker = build_router_meta(meta, routing.router.name), routing.picker
-    epp = picker.epp if picker is not None else None
-    if picker is not None and epp is not None:
+    epp = None
+    if picker is not None:
+        epp = picker.epp
         yield from build_epp_access(router_meta, epp)
         yield build_config_map(router_meta, epp)
         yield build_inference_pool(router_meta, picker.pool, epp)
@@ -188,8 +189,7 @@ def build_routing_objects(
     ports = picker.pool.ports if picker is not None else (routing.backend["port"],)
     build_extras = routing.implementation.build_extras
     if build_extras is not None:
-        first_port, *_ = ports
-        yield from build_extras(router_meta, epp, routing.backend, first_port)
+        yield from build_extras(router_meta, epp, routing.backend, ports[0])
     if routing.router.reference_grants:
         yield from build_reference_grants(router_meta, routing.grants)
     policy = routing.network_policy
