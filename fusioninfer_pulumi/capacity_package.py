@@ -55,8 +55,7 @@ class ModelLayout(Protocol):
     def rank_tensor_size(self) -> int | None:
         """Tensor parallel size if the pods run data parallel ranks that share the experts.
 
-        This is the alternative to pipeline stages. None if it does not fit, or if there is only
-        one pod.
+        None if this alternative to pipeline stages does not fit, or if there is only one pod.
         """
 
     @property

@@ -39,14 +39,14 @@ class UnreadableError(Exception):
 
 
 class KubernetesApi:
-    """A connection to a cluster. It caches the kinds that the cluster serves.
+    """A connection to a cluster, with a cache of the kinds that the cluster serves.
 
-    The argument `api` is `v1`, a group with a version (`apps/v1`), or a group. A group stands for
-    its preferred version, or for the first other version that has the kind.
+    Methods accept as `api` the core API `v1`, a group with a version (`apps/v1`), or a group alone.
+    For a group they use its preferred version, or the first other version that has the kind.
 
     Attributes:
-        unread: Number of failed reads by text, such as `pods in default: 403 Forbidden`. A 404 is
-            not a failure.
+        unread: Counts failed reads by description, such as `pods in default: 403 Forbidden`. A 404
+            is not a failure.
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
@@ -154,7 +154,7 @@ class KubernetesApi:
         """Watch a kind for `seconds`, and yield each event's type and object.
 
         The types are `ADDED`, `MODIFIED` and `DELETED`. The watch ends early, without an error, if
-        the server does not respond, serve the kind or allow access, or closes the connection.
+        the kind is not served, access is denied, or the connection fails.
         """
         http: Any = importlib.import_module("urllib3.exceptions")
         path = self.path(api, kind, namespace)
@@ -205,7 +205,7 @@ class KubernetesApi:
     def _read(
         self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json"
     ) -> Object | None:
-        """Return the response to a GET; None if it fails, which `unread` counts except for 404."""
+        """Return the response to a GET, or None; `unread` counts failures other than 404."""
         code, content = self.request("GET", path, query, accept=accept)
         if 200 <= code < 300:
             return content
@@ -259,9 +259,9 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
     options = {"client_configuration": configuration}
     try:
         if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-            # The kubeconfig that kubectl would use, or without one the pod's ServiceAccount.
+            # In a pod: the kubeconfig that kubectl would use, or else the pod's ServiceAccount.
             config.load_config(**options)
-        elif kubeconfig is None or "\n" not in kubeconfig.strip():
+        elif kubeconfig is None or "\n" not in kubeconfig.strip():  # a path has one line
             path = None if kubeconfig is None else str(Path(kubeconfig).expanduser())
             config.load_kube_config(path, context, persist_config=False, **options)
         else:
@@ -311,8 +311,7 @@ class Response:
         code: HTTP status; 0 if the object was not sent, because its kind is not served.
         reply: The server's message, or empty if the server accepts the object.
         causes: Field and message of each cause in the response.
-        resource: Resource that the reply is about: that of the object, or a different one such as
-            `namespaces`.
+        resource: Resource that the reply is about: the object's, or another such as `namespaces`.
     """
 
     code: int
@@ -337,8 +336,8 @@ def send_dry_runs(
 
     The API server stores nothing. Pods are sent as new objects. Other objects are sent as
     server-side applies by the manager that last applied them, so fields that the new object lacks
-    are removed. After each response, `next_request` returns the next object to send, or None.
-    First the served kinds are read, then the objects are sent; each step may take `seconds`.
+    are removed. `next_request` maps each object and its response to a modified object, which is
+    then sent too, or to None. The served kinds are read first; both steps may take `seconds` each.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.

@@ -19,7 +19,7 @@ Fields = Mapping[str, Any]
 
 
 def add_env(container: Fields, variables: Sequence[Fields]) -> Manifest:
-    """Return a container with the variables added whose names it does not have yet."""
+    """Return a container with variables added, except those whose names it already has."""
     existing = list(container.get("env") or ())
     names = {variable.get("name") for variable in existing}
     added = [dict(variable) for variable in variables if variable["name"] not in names]
@@ -93,13 +93,9 @@ def overlay(generated: Any, override: Any) -> Any:
     other value is replaced with the user's. A null in the user's mapping removes a generated key.
     """
     if isinstance(generated, Mapping) and isinstance(override, Mapping):
-        merged = {
-            key: overlay(generated[key], override[key]) if key in override else generated[key]
-            for key in generated
-            if key not in override or override[key] is not None
-        }
-        added = {key: value for key, value in override.items() if key not in generated}
-        return {**merged, **added}
+        merged = {key: overlay(generated.get(key), value) for key, value in override.items()}
+        removed = {key for key in generated if key in override and override[key] is None}
+        return {key: value for key, value in {**generated, **merged}.items() if key not in removed}
     if _is_list_of_named_items(generated) and _is_list_of_named_items(override):
         overrides = {item["name"]: item for item in override}
         merged_items = [

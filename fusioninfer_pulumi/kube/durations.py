@@ -34,14 +34,14 @@ def parse_duration(text: str) -> Fraction | None:
 
 def multiply_duration(text: str, factor: int) -> str:
     """Multiply a duration and round it up to seconds; return it unchanged if the factor is 1."""
-    length = parse_duration(text)
-    if factor == 1 or length is None:
+    seconds = parse_duration(text)
+    if factor == 1 or seconds is None:
         return text
-    return f"{math.ceil(min(length * factor, _LIMIT))}s"
+    return f"{math.ceil(min(seconds * factor, _LIMIT))}s"
 
 
-def format_duration(length: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return seconds as a duration such as `2h15m`, rounded up to whole seconds."""
-    whole = math.ceil(length)
+    whole = math.ceil(seconds)
     parts = zip((whole // 3600, whole % 3600 // 60, whole % 60), "hms", strict=True)
     return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"

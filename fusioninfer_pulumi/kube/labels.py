@@ -75,8 +75,8 @@ LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
 # replicas of a role.
 LWS_GROUP_INDEX = f"{LWS_PREFIX}group-index"
 LWS_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}exclusive-topology"
-# LeaderWorkerSet sets them on pods and overwrites a user's values, except for group-index
-# and group-key: with a user's value of these, it mixes up its groups or never becomes Available.
+# Labels that LeaderWorkerSet sets on pods. It overwrites users' values, except those of group-index
+# and group-key, with which it mixes up its groups or never becomes Available.
 LWS_OWNED_LABELS = frozenset({
     LWS_NAME, LWS_WORKER_INDEX, LWS_GROUP_INDEX, f"{LWS_PREFIX}group-key",
     f"{LWS_PREFIX}template-revision-hash", f"{LWS_PREFIX}subgroup-index",

@@ -45,8 +45,8 @@ task = "{}-{}".format
 # DaemonSet that pulls the image of a role's leader (0) or worker (1) before an update.
 image_pull = "{}-{}-images-{}".format
 
-# These objects are immutable, so their names end in a digest of their content: the claim that
-# caches model files, the Job that fills it, and the template of a claim (service, role, claim).
+# These objects are immutable, so their names end in a digest of their content: the volume claim
+# that caches model files, the Job that fills it, and a ResourceClaimTemplate (of a role's claim).
 model_cache = "{}-model-cache-{}".format
 model_warm_up = "{}-model-{}".format
 claim_template = "{}-{}-{}-{}".format
@@ -54,13 +54,13 @@ claim_template = "{}-{}-{}-{}".format
 # ClusterRoleBinding that lets the endpoint picker check who reads its metrics. Names of namespaces
 # and services have no colon, so no two services share a binding.
 metrics_reviewer = "fusioninfer:{}:{}-epp".format
-# ReferenceGrant, from namespace and name of the route or Gateway that refers to another namespace.
-# For an external route, the name of its backend is used. Namespaces have no dot.
+# ReferenceGrant: namespace and name of the route or Gateway that refers to another namespace. For
+# an external route, the name of its backend is used instead. Namespaces contain no dot.
 reference_grant = "{}.{}".format
 
 
 def serving_group(service: str, index: int | None = None) -> str:
-    """Return the name of a serving group's PodGroup, with which its LeaderWorkerSets' names begin.
+    """Return the name of a serving group's PodGroup; its LeaderWorkerSets' names start with it.
 
     If the service has no groups, this is the service's name.
     """
@@ -70,28 +70,26 @@ def serving_group(service: str, index: int | None = None) -> str:
 pod_group = serving_group
 
 
-def leader_worker_set(
-    service: str, role: str, replica: int, serving_group_index: int | None = None
-) -> str:
+def leader_worker_set(service: str, role: str, replica: int, group: int | None) -> str:
     """Return the name of a replica's LeaderWorkerSet, leader StatefulSet and headless Service."""
-    return f"{serving_group(service, serving_group_index)}-{role}-{replica}"
+    return f"{serving_group(service, group)}-{role}-{replica}"
 
 
-def role_lws(service: str, role: str, serving_group_index: int | None = None) -> str:
+def role_lws(service: str, role: str, group: int | None = None) -> str:
     """Return the name of the LeaderWorkerSet that runs all replicas of a role (layout PerRole)."""
-    return f"{serving_group(service, serving_group_index)}-{role}"
+    return f"{serving_group(service, group)}-{role}"
 
 
-def leader_pod(lws_name: str, group: int = 0) -> str:
+def leader_pod(lws_name: str, group: int) -> str:
     """Return the name of a LeaderWorkerSet group's leader pod and worker StatefulSet."""
     return f"{lws_name}-{group}"
 
 
-def leader_worker_set_limit(size: int, groups: int = 1) -> int:
-    """Return the maximum length of a LeaderWorkerSet's name, for `groups` of `size` pods.
+def leader_worker_set_limit(size: int, groups: int) -> int:
+    """Return the maximum length of a LeaderWorkerSet's name, for a number of groups of `size` pods.
 
-    It is 52 for groups of one pod. Groups with workers have StatefulSets named `<name>-<index>`, so
-    the hyphen and the digits of the largest group index are subtracted.
+    Groups with workers have StatefulSets named `<name>-<index>`, so the hyphen and the digits of
+    the largest group index are subtracted from the limit of StatefulSets.
     """
     if size <= 1:
         return STATEFUL_SET_LIMIT

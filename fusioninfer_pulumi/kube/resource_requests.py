@@ -22,7 +22,7 @@ _OTHER_SUFFIXES = ("/vgpu", "/pgpu")
 _OTHER_PREFIXES = ("huawei.com/Ascend",)
 #: Cutoff for difflib, just above the similarity of `arm.com/gpu`, a real name, to `amd.com/gpu`.
 _MIN_SIMILARITY = 0.92
-#: Accelerators on which an engine does not run one rank each.
+#: Prefixes of accelerators whose number may differ from the engine's number of ranks.
 _PREFIXES_WITHOUT_RANKS = ("aws.amazon.com/neuron", "nvidia.com/mig-")
 
 Amounts = dict[str, Decimal]
@@ -63,14 +63,14 @@ def pod_requests(template: Mapping[str, Any]) -> Amounts:
     sidecars: Amounts = {}
     largest_init: Amounts = {}
     for container in spec.get("initContainers") or ():
-        amounts = _sum((sidecars, _requests(container)))
+        amounts = _sum((sidecars, _parse_requests(container)))
         if container.get("restartPolicy") == "Always":
             sidecars = amounts
         largest_init = _take_larger(largest_init, amounts)
-    after_init = _sum((sidecars, *(_requests(container) for container in spec["containers"])))
+    after_init = _sum((sidecars, *map(_parse_requests, spec["containers"])))
     requests = _take_larger(after_init, largest_init)
     if isinstance(spec.get("resources"), Mapping):
-        requests = {**requests, **_requests(spec)}
+        requests = {**requests, **_parse_requests(spec)}
     overhead = {
         name: quantity.parse(amount) for name, amount in (spec.get("overhead") or {}).items()
     }
@@ -101,8 +101,8 @@ def sum_requests(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
     return {name: quantity.write(amounts[name]) for name in sorted(amounts)}
 
 
-def _requests(holder: Mapping[str, Any]) -> Amounts:
-    resources = holder.get("resources") or {}
+def _parse_requests(container_or_pod: Mapping[str, Any]) -> Amounts:
+    resources = container_or_pod.get("resources") or {}
     requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {str(name): quantity.parse(amount) for name, amount in requests.items()}
 

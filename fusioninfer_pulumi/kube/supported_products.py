@@ -24,7 +24,7 @@ class Product:
         install: URL of a manifest to apply, a command, or the name of what to install.
         kind: The only kind that needs the product, or empty for all kinds.
         field: Key of a field that needs the product, at any depth; empty if every object of the
-            group does.
+            group needs it.
         min_release: First supported release, or None if every release that serves the API version
             works.
         broken: Later releases that do not work.
@@ -192,7 +192,8 @@ RELEASES_WITH_STALLED_STATEFULSETS = ((1, 35, 0), (1, 35, 3))
 
 _SECRET, _CONFIG_MAP = ("v1", "Secret"), ("v1", "ConfigMap")
 _QUEUE = ("scheduling.volcano.sh", "Queue")
-#: `apiVersion` (or group) and kind of the object that a field names, by key or `enclosing key.key`.
+#: Fields that name another object, as `key` or `enclosing key.key`, with the object's `apiVersion`
+#: (or group) and kind.
 REFERENCES: Mapping[str, tuple[str, str]] = {
     "imagePullSecrets.name": _SECRET,
     "secret.secretName": _SECRET,
@@ -218,7 +219,6 @@ REFERENCES: Mapping[str, tuple[str, str]] = {
 #: Kinds in `REFERENCES` that are not namespaced.
 CLUSTER_SCOPED = {"StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass", "Queue"}
 
-
 #: API and kind that a cluster must serve; an empty kind stands for the whole API.
 Kind = tuple[str, str]
 
@@ -231,7 +231,7 @@ def find_products(manifest: Mapping[str, Any]) -> Iterator[tuple[Product, Kind]]
         same_group = product.group == api.rpartition("/")[0]
         applies = product.field in fields if product.field else same_group
         if applies and product.kind in ("", kind):
-            yield product, (api, kind) if same_group else (product.group, "")
+            yield product, ((api, kind) if same_group else (product.group, ""))
 
 
 def walk(

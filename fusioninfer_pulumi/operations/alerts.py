@@ -29,16 +29,16 @@ RUNBOOK = f"{DOCS_URL}/alerts.md"
 #: Waiting requests above which endpoint pickers consider an engine saturated: the default of their
 #: saturation detector (inference extension v1.5.0, `DefaultQueueDepthThreshold`).
 SATURATED_QUEUE = 5
-#: Number of restarts of one replica within an hour at which the alert fires. A single restart may
-#: be a node's drain or loss.
+#: Number of restarts of an engine within an hour at which the alert fires. The drain or loss of a
+#: node causes a single restart.
 RESTARTS = 2
 #: The alert fires if the prefix cache hit rate is below this fraction of the last day's hit rate.
 _HIT_RATE_DROP = 0.5
 #: If the last day's hit rate is below this, it is too noisy to compare with.
 _MIN_HIT_RATE = 0.1
-#: Label with the role of an alert's series, as a Prometheus template.
-_ROLE_LABEL = {"role": f"{{{{ $labels.{ROLE} }}}}"}
-_ROLE_NAME = f"role {{{{ $labels.{ROLE} }}}}"
+#: Prometheus template for the role of an alert's series.
+_ROLE_TEMPLATE = f"{{{{ $labels.{ROLE} }}}}"
+_ROLE_LABEL = {"role": _ROLE_TEMPLATE}
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,8 @@ def _build_engine_alerts(matchers: str) -> Iterator[Alert]:
         expression=f"avg by ({ROLE}) (vllm:num_requests_waiting{{{matchers}}}) > {SATURATED_QUEUE}",
         pending="10m",
         severity="warning",
-        summary=f"More than {SATURATED_QUEUE} requests per engine of {_ROLE_NAME} are waiting.",
+        summary=f"More than {SATURATED_QUEUE} requests per engine of role {_ROLE_TEMPLATE} are "
+        "waiting.",
         action="Add replicas, or limit the requests of clients.",
         labels=_ROLE_LABEL,
     )
@@ -152,8 +153,8 @@ def _build_engine_alerts(matchers: str) -> Iterator[Alert]:
         expression=f"sum by ({ROLE}) (rate(vllm:num_preemptions_total{{{matchers}}}[5m])) > 0",
         pending="10m",
         severity="warning",
-        summary=f"The KV cache of {_ROLE_NAME} is full: engines preempt requests and compute them "
-        "again.",
+        summary=f"The KV cache of role {_ROLE_TEMPLATE} is full: engines preempt requests and "
+        "compute them again.",
         action="Add replicas, lower --max-num-seqs, or give engines more memory.",
         labels=_ROLE_LABEL,
     )
@@ -166,7 +167,8 @@ def _build_engine_alerts(matchers: str) -> Iterator[Alert]:
         expression=f"{recent} < {_HIT_RATE_DROP} * ({before} >= {_MIN_HIT_RATE})",
         pending="30m",
         severity="info",
-        summary=f"The prefix cache hit rate of {_ROLE_NAME} is less than half of the last day's.",
+        summary=f"The prefix cache hit rate of role {_ROLE_TEMPLATE} is less than half of the last "
+        "day's.",
         action="Check whether clients send other prompts, and whether the endpoint picker still "
         "sends equal prefixes to one replica.",
         labels=_ROLE_LABEL,

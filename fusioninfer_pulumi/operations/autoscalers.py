@@ -96,7 +96,7 @@ def build_autoscaler(meta: ServiceMeta, plan: AutoscalerPlan) -> Manifest:
             **advanced,
             "triggers": [
                 # With ignoreNullValues false, a query without a result is an error, which leaves
-                # the replicas unchanged. By default KEDA takes the result as zero.
+                # the replicas unchanged. By default KEDA treats it as zero.
                 *(_make_trigger(args, m, ignoreNullValues="false") for m in plan.target_metrics),
                 *(_make_trigger(args, metric) for metric in args.metrics),
                 *user_triggers,
@@ -152,8 +152,8 @@ def build_target_metrics(
 ) -> tuple[AutoscalingMetricArgs, ...]:
     """Return the metrics for a role's `target`: KEDA queries, or external metrics for an HPA.
 
-    The result is empty if `target` is not set or has no metrics. `roles` are all roles that run
-    pods.
+    The result is empty if `target` is not set, or if its metrics or the namespace are unknown.
+    `roles` are all roles that run pods.
     """
     args, load = role.args.autoscaling, find_load_metrics(roles)
     if args is None or args.target is None or load is None or not isinstance(namespace, str):
@@ -172,7 +172,7 @@ def build_target_metrics(
             for name, value in _compute_target_values(args).items()
             if name in EXTERNAL
         )
-    # PromQL label matchers of the engines, of those that decode, and of the endpoint picker.
+    # PromQL label matchers of all engines, of engines that decode, and of the endpoint picker.
     engines = f'namespace="{namespace}",{get_series_label(labels.SERVICE)}="{service}"'
     types = "|".join(component_type.value for component_type in _DECODE_TYPES)
     decoders = f'{engines},{get_series_label(labels.COMPONENT_TYPE)}=~"{types}"'

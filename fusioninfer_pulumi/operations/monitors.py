@@ -111,17 +111,17 @@ def _build_pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: Monitoring
         {"port": name} if isinstance(name, str) else {"portNumber": pods.port},
         *({"portNumber": port} for port in other_ports),
     ]
-    https = pods.command.serves_https
     sidecar = pods.kv.sidecar if pods.kv is not None else None
-    if sidecar is not None:
-        https = sidecar.serves_https
+    server = pods.command if sidecar is None else sidecar
     common: Manifest = {"path": monitoring.args.path}
-    if https:
+    if server.serves_https:
         common |= {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
     spec = {
         "selector": {"matchLabels": {**role_labels, labels.LWS_WORKER_INDEX: "0"}},
         "podTargetLabels": [
-            *(labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME),
+            labels.SERVICE,
+            labels.COMPONENT_TYPE,
+            labels.ROLE_NAME,
             monitoring.shape.layout.replica_label,
             *([] if monitoring.shape.groups is None else [labels.GROUP_INDEX]),
             *monitoring.extra_pod_labels,

@@ -81,7 +81,7 @@ def build_disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, 
     if role.is_autoscaled:
         limit = {"maxUnavailable": budget.max_unavailable}
     else:
-        # At worst each evicted pod is of another replica.
+        # In the worst case, each evicted pod belongs to a different replica.
         limit = {"minAvailable": role.total_pods - budget.max_unavailable}
     name = object_names.disruption_budget(meta.service, role.name)
     spec = {

@@ -40,7 +40,7 @@ class BuiltService(NamedTuple):
 
 
 def build_service(
-    args: InferenceServiceArgs, provenance: Provenance, name: str | None = None
+    args: InferenceServiceArgs, provenance: Provenance, name: str | None
 ) -> BuiltService:
     """Build one service: its pods, and the plan of its objects.
 

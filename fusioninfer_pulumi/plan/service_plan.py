@@ -82,7 +82,7 @@ class ServicePlan:
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
         memory: Memory estimates by role name, for roles that the capacity package can estimate.
-        provenance: For each generated part of a pod and each value: the user's field it comes from.
+        provenance: The user's spec, and the sources of generated values and parts of pods.
         engines: Engines of generated containers.
     """
 
