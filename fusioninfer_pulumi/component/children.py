@@ -25,7 +25,7 @@ from fusioninfer_pulumi.component.route_shares import find_growing_shares
 from fusioninfer_pulumi.component.stack_state import Observed, get_stack_state, read_observed
 from fusioninfer_pulumi.component.update_run import Update
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.object_metadata import Manifest
+from fusioninfer_pulumi.kube.object_metadata import Manifest, lookup
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
@@ -169,7 +169,7 @@ class Children:
     def get_deadline(self) -> pulumi.Output[float | None]:
         """Return the update's deadline (`time.monotonic`), known when the update has ended.
 
-        It is None if the program does not wait: in previews, and if the provider only renders YAML.
+        None if the program does not wait: in previews, and if the provider only renders YAML.
         """
         # The endpoint can respond only once the Services are registered.
         service_ids = [resource.id for resource in self.find_by_kind("Service").values()]
@@ -183,8 +183,8 @@ class Children:
     def _format_logical_name(self, manifest: Mapping[str, Any]) -> str:
         """Return the object's name with the component's name in place of the service's."""
         metadata = manifest["metadata"]
-        # Names of cluster-scoped objects and of objects in other namespaces start with the
-        # service's namespace and a separator.
+        # Names of cluster-scoped objects and of objects in other namespaces have a prefix with a
+        # namespace, which ends in a dot or colon.
         object_name = re.split(r"[.:]", metadata["name"])[-1]
         logical = self._name + object_name[len(self._plan.service) :]
         if manifest["kind"] == "ReferenceGrant":
@@ -204,13 +204,9 @@ class Children:
         object_options = pulumi.ResourceOptions()
         if kind == "LeaderWorkerSet":
             existing = self._existing.get(name)
-            old = existing.spec.sub_group_policy if existing and existing.spec else None
-            new = manifest["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY)
-            object_options = build_lws_options(
-                self._steps[name],
-                has_sub_groups=bool(old or new),
-                is_same_policy=bool(old) and is_same_policy(old, new),
-            )
+            old_policy = existing.spec.sub_group_policy if existing and existing.spec else None
+            new_policy = manifest["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY)
+            object_options = build_lws_options(self._steps[name], old_policy, new_policy)
             if self._update is not None:
                 gate = self._update.create_registration_gate(name)
                 depends_on = gate.apply(lambda _: dependencies)
@@ -268,13 +264,11 @@ def build_timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeou
 
 
 def build_lws_options(
-    step: LwsStep, *, has_sub_groups: bool = False, is_same_policy: bool = False
+    step: LwsStep, old_policy: Any = None, new_policy: Any = None
 ) -> pulumi.ResourceOptions:
     """Return a LeaderWorkerSet's options: which changes are ignored, and which replace it.
 
-    `has_sub_groups` is whether the old or new spec has a `subGroupPolicy`, which is immutable.
-    `is_same_policy` is whether both policies are equivalent: Pulumi compares fields, and would
-    replace the LeaderWorkerSet if only one of them sets the default `type` explicitly.
+    The policies are the `subGroupPolicy`, which is immutable, in the stack's state and in the plan.
     """
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
     ignored: list[str] = []
@@ -283,7 +277,9 @@ def build_lws_options(
         # replicas may still change.
         ignored += list(_REVISION_FIELDS) if step.is_per_role else ["spec"]
         ignored.append(f'metadata.labels["{labels.REVISION}"]')
-    elif is_same_policy:
+    elif old_policy and is_same_policy(old_policy, new_policy):
+        # Pulumi compares fields, and would replace the LeaderWorkerSet if only one of the policies
+        # sets the default type explicitly.
         ignored += LeaderWorkerSet.IMMUTABLE
     if step.is_autoscaled:
         ignored.append("spec.replicas")
@@ -292,22 +288,20 @@ def build_lws_options(
         replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
         # These replacements keep the name, so the old object must be deleted first. All other
         # replacements have a new name; Pulumi creates the new object first.
-        delete_before_replace=(recreate or has_sub_groups) or None,
+        delete_before_replace=bool(recreate or old_policy or new_policy) or None,
     )
 
 
 def _compute_deletion_timeout(manifest: Manifest) -> str | None:
     """Return the timeout for deleting an object with pods, as a duration.
 
-    It is the longest `terminationGracePeriodSeconds` of the pods plus a margin, or None if the
-    provider's default of 10 minutes is enough.
+    The timeout is the longest `terminationGracePeriodSeconds` of the pods plus a margin, or None if
+    the provider's default of 10 minutes is enough.
     """
     spec = manifest.get("spec") or {}
     lws = spec.get("leaderWorkerTemplate") or {}
-    pods = spec.get("template"), lws.get("leaderTemplate"), lws.get("workerTemplate")
-    grace_periods = [
-        ((pod or {}).get("spec") or {}).get("terminationGracePeriodSeconds") for pod in pods
-    ]
+    pods = (spec.get("template"), lws.get("leaderTemplate"), lws.get("workerTemplate"))
+    grace_periods = [lookup(pod, "spec", "terminationGracePeriodSeconds") for pod in pods]
     longest = max((grace for grace in grace_periods if isinstance(grace, int)), default=0)
     seconds = longest + _DELETION_MARGIN_SECONDS
     return f"{seconds}s" if seconds > _DEFAULT_DELETION_SECONDS else None

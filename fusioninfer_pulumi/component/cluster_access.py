@@ -55,7 +55,7 @@ async def read_kubeconfig(component: pulumi.Resource) -> tuple[str | None, str |
 async def has_known_cluster(component: pulumi.Resource) -> bool:
     """Return whether a preview knows the cluster of a component's objects.
 
-    It does not if the provider's kubeconfig is an output of a cluster that the program creates.
+    The cluster is unknown if the program creates it and passes its kubeconfig to the provider.
     """
     return get_kubernetes_provider(component) is None or any(await read_kubeconfig(component))
 

@@ -111,10 +111,10 @@ def watch_service(
 ) -> PodSnapshot:
     """Watch a service's pods, because a crashed pod may be gone at the next read.
 
-    Return `initial` with updated pods: each as it was when it was last ready or showed a reason why
-    it is not, or as it is now if it never was or did. A reason may be visible only briefly, because
-    LeaderWorkerSet deletes a group's pods as soon as one of their containers has restarted.
-    Watching ends when `is_explained` returns true or after `seconds`.
+    Return `initial` with updated pods: each pod's last state in which it was ready or showed why it
+    was not, even if it is deleted now; otherwise its current state. A reason may be visible only
+    briefly, because LeaderWorkerSet deletes a group's pods as soon as one of their containers has
+    restarted. Watching ends when `is_explained` returns true or after `seconds`.
     """
     pods = {get_name(pod): pod for pod in initial.pods}
     snapshot = initial
@@ -136,7 +136,7 @@ def watch_service(
 async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) -> list[str]:
     """Explain why LeaderWorkerSets of a service are not available, one line for each reason.
 
-    The reasons include messages of the scheduler and of Kueue. It never raises.
+    The reasons include messages of the scheduler and of Kueue. This function never raises.
     """
 
     def is_explained(snapshot: PodSnapshot) -> bool:
@@ -167,7 +167,9 @@ def explain_lws(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
     lines = _group_by_reason(pods, lambda pod: describe_pod_problem(pod, snapshot.events))
     for name in names:
         events = list(_list_lws_events(name, snapshot.events))
-        lines += events or ([] if snapshot.find_pods(name) else [f"{name} has no pods"])
+        lines += events
+        if not events and not snapshot.find_pods(name):
+            lines.append(f"{name} has no pods")
     return lines
 
 
@@ -249,8 +251,8 @@ def format_progress(
 ) -> str:
     """Return a line such as `decode 1/2 available; pod svc-decode-1-0: phase Pending; for 3m`.
 
-    It contains the first reason why pods of `lws_name` are not ready, and the `minutes` for which
-    the update has waited for them.
+    The line contains the first reason why pods of `lws_name` are not ready, and the `minutes` for
+    which the update has waited for them.
     """
     counts = ", ".join(
         f"{role.name} {sum(count_ready_replicas(lws, live.get(lws.name)) for lws in role.lws)}"
@@ -325,9 +327,9 @@ def _group_by_reason(
 ) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for pod in sorted(pods, key=get_name):
-        cause = find_reason(pod)
-        if cause is not None:
-            reasons.setdefault(cause, []).append(get_name(pod))
+        reason = find_reason(pod)
+        if reason is not None:
+            reasons.setdefault(reason, []).append(get_name(pod))
     return [f"pod {summarize_names(names, limit=1)}: {reason}" for reason, names in reasons.items()]
 
 
@@ -393,7 +395,7 @@ def find_latest_events(events: Sequence[Object], kind: str, name: str) -> list[s
 
 
 def _find_reasons(pod: Object, *, include_running: bool = True) -> Iterator[str]:
-    """Yield the reasons why a pod is not ready; `include_running` adds running containers."""
+    """Yield why a pod is not ready; without `include_running`, skip running containers."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         yield _format_reason(status.get("reason") or "Failed", status.get("message"))

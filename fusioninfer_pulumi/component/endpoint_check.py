@@ -91,9 +91,9 @@ async def wait_until_ready(
 ) -> None:
     """Wait until an endpoint serves.
 
-    Raises UnreachableError if it cannot be reached for `grace` seconds; for a cluster-internal name
-    (`.svc`) immediately. Raises NotReadyError if it is reachable but does not serve within
-    `seconds`.
+    Raises UnreachableError if the endpoint cannot be reached for `grace` seconds, or immediately if
+    its name is cluster-internal (`.svc`). Raises NotReadyError if it is reachable but does not
+    serve within `seconds`.
     """
     started = time.monotonic()
     if (urlsplit(url).hostname or "").endswith(".svc"):
@@ -123,7 +123,7 @@ def probe_endpoint(
 ) -> None:
     """Probe the endpoint at the end of an update, and fail if it is reachable but does not serve.
 
-    It does nothing in previews, if the provider only renders YAML, or if the Pulumi engine does not
+    Does nothing in previews, if the provider only renders YAML, or if the Pulumi engine does not
     run the program. No resource or output depends on the result. `get_deadline` is
     `Children.get_deadline`.
     """

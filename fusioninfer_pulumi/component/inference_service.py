@@ -257,8 +257,8 @@ class InferenceService(pulumi.ComponentResource):
 def build_recorded_inputs(plan: ServicePlan) -> dict[str, Any]:
     """Return the component's inputs in the stack's state, which policy packs and previews read.
 
-    They are the fields that the user set, by their YAML names, and the resulting name, namespace,
-    replicas and GPUs. A service with these fields has the same objects.
+    The inputs are the fields that the user set, by their YAML names, and the resulting name,
+    namespace, replicas and GPUs. A service with these fields has the same objects.
     """
     args = plan.provenance.spec
     # Pydantic would warn about Outputs.

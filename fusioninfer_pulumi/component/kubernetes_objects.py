@@ -21,7 +21,6 @@ LiveObjects = dict[str, dict[str, Any]]
 #: Pulumi type token of `InferenceService`. Changing it would replace every user's service.
 TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token, not a password
 
-
 _get_version = functools.cache(importlib.metadata.version)
 
 
@@ -47,7 +46,7 @@ class KubernetesObject(HeldResource):
             f"kubernetes:{group}:{manifest['kind']}",
             name,
             {**manifest, "status": None},
-            # pulumi-kubernetes sets the provider's version for its own resources too.
+            # The provider's version, as pulumi-kubernetes sets it for its own resources.
             pulumi.ResourceOptions.merge(
                 pulumi.ResourceOptions(version=_get_version("pulumi-kubernetes")), opts
             ),

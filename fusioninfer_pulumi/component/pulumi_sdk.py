@@ -63,8 +63,8 @@ def get_kubernetes_provider(resource: pulumi.Resource) -> pulumi.ProviderResourc
 def is_render_only(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
     """Return whether the provider only renders the objects as YAML, and applies nothing.
 
-    That is so on the command line, and if the provider's option `renderYamlToDirectory` is set. For
-    an explicit provider the result is an Output (always known), because only Pulumi knows the
+    True on the command line, and if the provider's option `renderYamlToDirectory` is set. For an
+    explicit provider the result is an Output (always known), because only Pulumi knows the
     provider's arguments.
     """
     if collected_services.get() is not None:
@@ -138,22 +138,21 @@ def get_python_value(value: Any, *path: str) -> Any:
     if part is None:
         return None
     kind = part.WhichOneof("kind")
-    value = getattr(part, kind)
     if kind not in ("struct_value", "list_value"):
-        return value
-    return rpc.unwrap_rpc_secret(rpc.deserialize_property(value))
+        return getattr(part, kind)
+    return rpc.unwrap_rpc_secret(rpc.deserialize_property(getattr(part, kind)))
 
 
 def get_protobuf_value(value: Any, *path: str) -> Any:
     """Return a nested value of the state as a protobuf value; None if missing."""
     for key in path:
-        fields = _unwrap(value).struct_value.fields
+        fields = _unwrap_secret(value).struct_value.fields
         if key not in fields:
             return None
         value = fields[key]
-    return _unwrap(value)
+    return _unwrap_secret(value)
 
 
-def _unwrap(value: Any) -> Any:
+def _unwrap_secret(value: Any) -> Any:
     fields = value.struct_value.fields
     return fields["value"] if SIGNATURE in fields and "value" in fields else value

@@ -47,9 +47,9 @@ def find_growing_shares(plan: ServicePlan, shares_before: Mapping[str, float] | 
 async def explain_unavailable_service(cluster: Cluster, service_name: str) -> str | None:
     """Return why a service is not available, or None if it is.
 
-    It is available if its endpoint picker is, and if each role that is not scaled to zero has a
-    ready replica. If all roles are scaled to zero, KEDA must be able to start replicas. Raises
-    UnreadableError if the cluster cannot be read.
+    A service is available if its endpoint picker is, and if each role that is not scaled to zero
+    has a ready replica. If all roles are scaled to zero, KEDA must be able to start replicas.
+    Raises UnreadableError if the cluster cannot be read.
     """
     lws = await cluster.read_objects(service_name, LWS_API)
     pickers = await cluster.read_objects(service_name, ("apps/v1", "Deployment"))
@@ -72,6 +72,5 @@ def explain_unavailable(live_lws: Iterable[Manifest], pickers: Iterable[Manifest
             ready_by_role[role] = ready_by_role.get(role, False) or is_ready
     if not ready_by_role:
         return _NO_REPLICA
-    return next(
-        (f"role {role} has no ready replica" for role, ok in ready_by_role.items() if not ok), None
-    )
+    unready = (role for role, is_ready in ready_by_role.items() if not is_ready)
+    return next((f"role {role} has no ready replica" for role in unready), None)

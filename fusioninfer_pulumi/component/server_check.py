@@ -61,6 +61,6 @@ def _run_checks(api: KubernetesApi, namespace: str, plan: ServicePlan) -> list[F
     from fusioninfer_pulumi.checks.live_cluster import LiveCluster  # noqa: PLC0415  # see above
 
     cluster = LiveCluster(api, [plan], namespace=namespace, timeout_seconds=_CHECK_SECONDS)
-    # That an object could not be checked is not a finding about the service.
+    # Findings about the cluster, such as objects that could not be checked, are not reported.
     (findings,), _ = check_cluster(cluster, PREVIEW_CHECKS)
     return findings

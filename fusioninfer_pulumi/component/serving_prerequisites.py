@@ -89,12 +89,12 @@ class ServingPrerequisites(pulumi.ComponentResource):
         plans = map(_get_plan, self._args.services)
         # The components of invalid services report their errors.
         self._plans = [plan for plan in plans if not filter_errors(plan.findings)]
-        releases = self._check_cluster()
+        releases = self._find_and_check_cluster()
         self.checked = releases.apply(lambda releases_or_none: releases_or_none is not None)
         self.releases = releases.apply(lambda releases_or_none: releases_or_none or {})
         self.register_outputs({"checked": self.checked, "releases": self.releases})
 
-    def _check_cluster(self) -> pulumi.Output[dict[str, str] | None]:
+    def _find_and_check_cluster(self) -> pulumi.Output[dict[str, str] | None]:
         kubeconfig: Any = self._args.kubeconfig
         settings = pulumi.Config("kubernetes")
         context = self._args.context or settings.get("context")
@@ -102,7 +102,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
             return pulumi.Output.from_input(None)  # commands run the program without a cluster
         if isinstance(kubeconfig, pulumi.Output):
             releases = kubeconfig.apply(
-                lambda text: self._read_releases(text, context), run_with_unknowns=True
+                lambda text: self._check_cluster(text, context), run_with_unknowns=True
             )
             # Releases are not secret, although the kubeconfig is.
             return pulumi.Output.unsecret(releases)
@@ -111,9 +111,9 @@ class ServingPrerequisites(pulumi.ComponentResource):
         if not names_cluster and get_kubernetes_provider(self):
             self._warn("the provider's cluster is not known here; pass its kubeconfig or context")
             return pulumi.Output.from_input(None)
-        return pulumi.Output.from_input(self._read_releases(kubeconfig, context))
+        return pulumi.Output.from_input(self._check_cluster(kubeconfig, context))
 
-    def _read_releases(self, kubeconfig: Any, context: str | None) -> dict[str, str] | None:
+    def _check_cluster(self, kubeconfig: Any, context: str | None) -> dict[str, str] | None:
         """Check the cluster and return its releases; None if it cannot be read."""
         if kubeconfig is not None and not isinstance(kubeconfig, str):
             self._warn("its kubeconfig is not known before the update")

@@ -42,8 +42,8 @@ class Observed:
         objects: `metadata` and `status` of live objects, by name.
         last_available: The last available revision of each LeaderWorkerSet, and the minimum number
             of pods with which each PodGroup was last scheduled, by name. None if the component is
-            new, or if an older version of this library, which did not record this, ran the update
-            (it waited until all were available).
+            new, or if the last update was run by an older version of this library, which recorded
+            nothing but waited until all were available.
     """
 
     objects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

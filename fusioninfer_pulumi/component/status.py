@@ -12,6 +12,7 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.gang import get_gang_minima, get_required_replicas
 from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
+#: A live object, or a part of it.
 Live = Mapping[str, Any]
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
@@ -139,8 +140,8 @@ def count_ready_replicas(lws_plan: LwsPlan, live: Live | None) -> int:
     """Count the ready replicas of a LeaderWorkerSet.
 
     If each replica has its own LeaderWorkerSet (`ordinal` is set), its pods must have the object's
-    current spec. In a shared one, replicas that have not restarted yet count too, once the status
-    is about the current spec: LeaderWorkerSet restarts them gradually.
+    current spec. In a shared LeaderWorkerSet, which restarts replicas gradually, replicas with an
+    older spec count too, unless the whole status is outdated.
     """
     if lws_plan.ordinal is not None:
         return int(is_ready(live))
@@ -148,7 +149,7 @@ def count_ready_replicas(lws_plan: LwsPlan, live: Live | None) -> int:
 
 
 def explain_blocked_gang(pod_group: Live | None) -> str | None:
-    """Explain why the gang is pending, or None if it is not."""
+    """Return why a gang is pending, or None if it is not."""
     native = _find_native_condition(pod_group or {})
     if native.get("status") == "False":
         return str(native.get("message"))
@@ -161,10 +162,10 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
 
 
 def explain_unplaced_gang(pod_group: Live) -> str | None:
-    """Explain why a gang has not been scheduled yet, or None if it has.
+    """Return why a gang has not been scheduled yet, or None if it has.
 
-    Unlike `explain_blocked_gang`, it returns a text even if no reason is known yet, and None once
-    the gang has been scheduled, even if single pods are pending.
+    Unlike `explain_blocked_gang`, return a text even if no reason is known yet, and None once the
+    gang has been scheduled, even if single pods are pending.
     """
     is_running = (pod_group.get("status") or {}).get("phase") == "Running"
     if is_running or _find_native_condition(pod_group).get("status") == "True":

@@ -185,8 +185,8 @@ class Update:
         poll_due_at = self._state.poll_due_at
         timeout = None if poll_due_at is None else max(0.0, poll_due_at - time.monotonic())
         if self._registrations:
-            first = asyncio.FIRST_COMPLETED
-            await asyncio.wait(self._registrations.values(), timeout=timeout, return_when=first)
+            tasks = self._registrations.values()
+            await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         else:
             assert timeout is not None, "an update that waits for nothing is over"
             await asyncio.sleep(timeout)
@@ -203,8 +203,8 @@ class Update:
             return
         for service_name in service_names:
             await self._wait_for_service(service_name)
-        # Time spent waiting for other services does not count against this service's deadline. It
-        # starts at `_available_at`; before that both are infinite, and this changes nothing.
+        # Time spent waiting for other services does not count against the deadline. Until this
+        # service is available, `_available_at` and `deadline` are infinite and nothing is added.
         self.deadline += max(0.0, time.monotonic() - self._available_at)
 
     async def _wait_for_service(self, service_name: str) -> None:
@@ -242,12 +242,13 @@ class Update:
     async def _wait_for_objects(self) -> tuple[Objects, dict[str, str]]:
         """Wait until the gang is scheduled, or until gateways have accepted the route.
 
-        Return these live objects, and the minimum number of pods of each scheduled PodGroup.
+        Return the live objects of the awaited kinds, and the minimum number of pods of each
+        scheduled PodGroup.
         """
         level = self.plan.wait.level
         live: Objects = {}
-        # A new service awaits all PodGroups; others those whose minimum has changed since it was
-        # recorded. If an older version of this library recorded nothing, none is awaited.
+        # A new service awaits all PodGroups. An existing one awaits those whose minimum differs
+        # from the record, or none if an older version of this library recorded nothing.
         recorded = {} if self._is_new else self._observed_before.last_available
         manifests = [
             manifest
@@ -285,7 +286,7 @@ class Update:
 
     async def _build_observed(self, accepted: Objects, scheduled: Mapping[str, str]) -> Observed:
         live: Mapping[str, Any] = {**self._observed_before.objects, **accepted}
-        # If the update has not polled and a LeaderWorkerSet may be unavailable, poll now.
+        # An update that has not polled must still record which LeaderWorkerSets are available.
         if self._live_lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
             self._state, _ = advance(self._state, await self._poll())
         live = {**live, **(self._live_lws or {})}
@@ -327,6 +328,7 @@ def build_initial_state(
     }
     lws = {}
     gang = "" if plan.gang is None else plan.gang.reference
+    # An unknown old gang counts as unchanged.
     pair_revisions_and_gangs = {
         name: (before.pair_revision, gang if before.spec is None else before.spec.gang)
         for name, before in lws_before.items()

@@ -68,7 +68,7 @@ class KubernetesApi:
             served_versions = [
                 item["version"] for item in (group["preferredVersion"], *group["versions"])
             ]
-            # `versions` contains the preferred version again.
+            # The group's `versions` contain the preferred version again.
             versions[group["name"]] = tuple(dict.fromkeys(served_versions))
         return versions
 
