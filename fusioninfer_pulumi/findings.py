@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import json
+import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 _MAX_VALUE_LENGTH = 80
-#: Address of the pages, for messages: the package does not contain them.
+#: URL of the documentation, for messages: the package does not contain it.
 DOCS_URL = "https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/docs"
 
 
@@ -80,9 +81,9 @@ class Finding:
             `apiVersion`; empty for the whole document.
         message: What is wrong, the value found, and the fix, on one line.
         frames: Stack frames of the user's program, printed below the message.
-        converted: Field of the service that is wrong, if the service was converted from another
-            system's document that lacks this field; `location` is then the document's closest
-            field. Otherwise empty.
+        converted: Field of the converted service, if the document of another system was converted
+            and has no such field; `location` is then the closest field of the document. Otherwise
+            empty.
     """
 
     rule: str
@@ -157,9 +158,8 @@ def info(rule: Rule, location: Location, message: str) -> Finding:
 class InvalidServiceError(ValueError):
     """The input is invalid.
 
-    The text has a line for each finding, which ends with the rule's id; the finding's stack frames
-    follow on their own lines. If pulumi is imported, the exception is also a `pulumi.RunError`,
-    which Pulumi prints without a traceback.
+    The text has a line for each finding, with the rule's id at its end. If pulumi is imported, the
+    exception is also a `pulumi.RunError`, which Pulumi prints without a traceback.
 
     Attributes:
         findings: Every finding of the rejected input.
@@ -236,6 +236,17 @@ def format_path(location: Location) -> str:
         else:
             text += f".{part}" if text else part
     return text
+
+
+#: Matches `[0]`, `[key.with.dots]` or `key`.
+_PATH_PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+
+
+def parse_path(path: str) -> Location:
+    """Parse a path of a field as messages of this library and of the API server show it."""
+    return tuple(
+        int(index) if index.isdigit() else index or key for index, key in _PATH_PART.findall(path)
+    )
 
 
 _Value = TypeVar("_Value")

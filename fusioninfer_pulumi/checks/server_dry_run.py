@@ -13,15 +13,22 @@ from typing import Any
 
 from fusioninfer_pulumi.checks.live_cluster import FALLBACK_NAMESPACE, ClusterFindings, LiveCluster
 from fusioninfer_pulumi.checks.object_checks import find_user_field, render_distinct
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, info, warning
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Rule,
+    error,
+    format_path,
+    info,
+    parse_path,
+    warning,
+)
 from fusioninfer_pulumi.kube import pulumi_outputs
-from fusioninfer_pulumi.kube.client import Response, send_dry_runs
+from fusioninfer_pulumi.kube.client import Object, Response, send_dry_runs
 from fusioninfer_pulumi.kube.supported_products import find_products
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import CRD_NOT_INSTALLED
 from fusioninfer_pulumi.topology.leader_worker_set import KIND as LEADER_WORKER_SET
-
-Object = dict[str, Any]
 
 API_SERVER_REJECTS = Rule("api-server-rejects")
 API_SERVER_CHECK_INCOMPLETE = Rule("api-server-check-incomplete")
@@ -91,12 +98,12 @@ def check_dry_runs(cluster: LiveCluster) -> ClusterFindings:
     reported: set[tuple[Any, ...]] = set()
     for (plan, dry_run), responses in zip(dry_runs, results, strict=True):
         for response in responses or ():
-            for cause, service, finding in _convert_response(plan, dry_run, response):
+            for cause, finding_plan, finding in _convert_response(plan, dry_run, response):
                 # The API server rejects an invalid template twice: in its object and as a pod.
-                key = (id(service), finding.location, cause)
+                key = (id(finding_plan), finding.location, cause)
                 if key not in reported:
                     reported.add(key)
-                    yield service, finding
+                    yield finding_plan, finding
     if unanswered := results.count(None):
         message = f"{unanswered} of {len(results)} objects got no answer within {seconds:g} s"
         yield None, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
@@ -120,7 +127,7 @@ def build_next_request(manifest: Mapping[str, Any], response: Response) -> Mappi
 def _convert_response(
     plan: ServicePlan, dry_run: DryRunObject, response: Response
 ) -> Iterator[tuple[str, ServicePlan | None, Finding]]:
-    """Yield the findings about a response, as tuples of cause, service and finding."""
+    """Yield cause, plan (None for the cluster as a whole) and finding of each problem."""
     if response.is_accepted or response.code == 0:
         return  # code 0: the cluster does not serve the kind, which `check_apis` reports
     kind = dry_run.manifest["kind"]
@@ -134,23 +141,22 @@ def _convert_response(
         message = f"{kind} not checked: {response.reply}"
         yield kind, None, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
     else:
-        for reason, finding in _convert_rejection(plan, dry_run, response):
-            yield reason, plan, finding
+        for cause, finding in _convert_rejection(plan, dry_run, response):
+            yield cause, plan, finding
 
 
 def _convert_rejection(
     plan: ServicePlan, dry_run: DryRunObject, response: Response
 ) -> Iterator[tuple[str, Finding]]:
-    stand_ins = list(pulumi_outputs.output_paths(dry_run.manifest))
-    api = dry_run.manifest["apiVersion"]
+    output_paths = list(pulumi_outputs.output_paths(dry_run.manifest))
+    api_version = dry_run.manifest["apiVersion"]
+    # Products that provide the object's own kind, not an API that one of its fields needs.
     products = [
-        product
-        for product, (product_api, _) in find_products(dry_run.manifest)
-        if product_api == api
+        product for product, (api, _) in find_products(dry_run.manifest) if api == api_version
     ]
     for field, reason in _list_causes(response):
-        location = parse_field(field)
-        if any(location[: len(path)] == path for path in stand_ins):
+        location = parse_path(field)
+        if any(location[: len(path)] == path for path in output_paths):
             continue  # about `STAND_IN`, not the real value
         user_location, is_exact = find_user_field(
             (*dry_run.template, *location), dry_run.rendered, plan
@@ -212,7 +218,7 @@ def _is_unrelated_failure(response: Response) -> bool:
 
 
 def _list_causes(response: Response) -> Sequence[tuple[str, str]]:
-    """Return field and reason of each cause; a response without causes is parsed into one."""
+    """Return field and reason of each cause; if there are none, parse the reply into one."""
     if response.causes:
         return response.causes
     reason = _OBJECT_PREFIX.sub("", response.reply)
@@ -226,14 +232,6 @@ def _list_causes(response: Response) -> Sequence[tuple[str, str]]:
 _OBJECT_PREFIX = re.compile(
     r"""^([\w.]+ "[^"]*" is forbidden|failed to create typed patch object \([^)]*\)): (errors: )?"""
 )
-_PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
-
-
-def parse_field(field: str) -> Location:
-    """Parse a field in the API server's notation: `spec.containers[0].env[2].name`."""
-    return tuple(
-        int(index) if index.isdigit() else index or key for index, key in _PART.findall(field)
-    )
 
 
 def _replace_unknown(value: Any) -> Any:

@@ -1,8 +1,9 @@
 """Texts of all rules, each with an example input that violates the rule.
 
 The texts are in directory `rule_examples` of each package, in one YAML file for each area. The
-command `rules`, the check of ignored ids, the documentation and tests read them. An example is one
-of:
+command `rules`, the check of ignored rules, the documentation and tests read them.
+
+An example is one of:
 
 - `{BASE: {"roles[0].port": 80}}`: sets fields of a manifest in `_bases.yaml`; null removes a field
 - `{documents: [...]}` or `{text: ...}`: a complete input
@@ -12,7 +13,6 @@ of:
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +23,14 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.extras import list_plugin_packages
-from fusioninfer_pulumi.findings import Finding, Severity, closest_name, warning
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Severity,
+    closest_name,
+    parse_path,
+    warning,
+)
 from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 from fusioninfer_pulumi.rules.common import UNKNOWN_VALUE
 
@@ -32,8 +39,6 @@ _CORE = "fusioninfer_pulumi"
 _BASES = Path(__file__).parents[1] / "rule_examples/_bases.yaml"
 #: The C parser is ten times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-#: Matches `[0]`, `[key.with.dots]` or `key` in a path.
-_PART = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
 
 
 @dataclass(frozen=True)
@@ -143,9 +148,7 @@ def _set_item(parent: Any, part: str | int, value: Any) -> None:
         parent[part] = value
 
 
-def _parse_path(path: str) -> list[str | int]:
-    """Parse a path such as `roles[0].port`, relative to `spec`."""
-    parts: list[str | int] = [
-        int(index) if index.isdigit() else index or key for index, key in _PART.findall(path)
-    ]
-    return parts if parts[0] in ("apiVersion", "kind", "metadata") else ["spec", *parts]
+def _parse_path(path: str) -> Location:
+    """Return the location in the manifest of a path such as `roles[0].port`, relative to `spec`."""
+    parts = parse_path(path)
+    return parts if parts[0] in ("apiVersion", "kind", "metadata") else ("spec", *parts)

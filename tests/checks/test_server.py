@@ -20,9 +20,8 @@ from fusioninfer_pulumi.checks.server_dry_run import (
     build_next_request,
     check_dry_runs,
     list_dry_run_objects,
-    parse_field,
 )
-from fusioninfer_pulumi.findings import Finding, Severity
+from fusioninfer_pulumi.findings import Finding, Severity, parse_path
 from fusioninfer_pulumi.kube.client import Response
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -326,7 +325,7 @@ def test_final_answer_has_no_next_request() -> None:
     ],
 )
 def test_server_field_is_parsed(field: str, location: tuple[str | int, ...]) -> None:
-    assert parse_field(field) == location
+    assert parse_path(field) == location
 
 
 def test_unknown_values_are_replaced_by_stand_ins() -> None:
