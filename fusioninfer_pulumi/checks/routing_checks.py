@@ -88,11 +88,12 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
     because without a policy every pod may send requests.
     """
     field, args = (*routing.location, "networkPolicy"), routing.router.network_policy
-    plan, gateway = routing.network_policy, routing.implementation
+    plan = routing.network_policy
     if plan is None:
-        is_default = args is None and gateway.build_peers is not None
-        if is_default or (args is not None and args.enabled):
-            refs = ", gateway.refs" if is_default else ""
+        # Without `networkPolicy`, policies are created only for gateways with `build_peers`.
+        has_default = args is None and routing.implementation.build_peers is not None
+        if has_default or (args is not None and args.enabled):
+            refs = ", gateway.refs" if has_default else ""
             message = (
                 "the location of the gateway's proxies is unknown; set networkPolicy."
                 f"gatewayNamespace, networkPolicy.gateway{refs}, or networkPolicy.enabled: false "
@@ -108,7 +109,7 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
 
 
 def check_implementation(routing: Routing) -> Iterator[Finding]:
-    """Warn about a misspelled implementation; any other unknown one needs no additional objects."""
+    """Warn about an unknown implementation, but only if its name looks misspelled."""
     gateway = routing.router.gateway
     if gateway is None or gateway.implementation in (None, *IMPLEMENTATIONS):
         return
@@ -127,6 +128,7 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
         return
     message = template.format(name=implementation.name)
     is_rejected = implementation.several_pools is SeveralPools.NO
+    # A warning about a `split` that no rule uses would not help.
     if route.split and (is_rejected or route.has_split):
         make_finding = error if is_rejected else warning
         yield make_finding(
@@ -235,7 +237,7 @@ _IMAGE: Location = ("endpointPicker", "image")
 
 
 def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check that the endpoint picker can read the metrics of its scorers and flow control."""
+    """Check that the endpoint picker can read the metrics for its scorers and flow control."""
     scorers = [] if epp.settings is None else list(find_load_scorers(epp.settings))
     # With service levels, flow control counts requests instead of reading metrics.
     reads_load = routing.epp_choice.flow_control and epp.args.service_levels is None
@@ -247,12 +249,12 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     # Without metrics, scorers choose pods at random, and flow control queues every request.
     make_finding = error if reads_load else warning
     joined_features = " and ".join(features)
-    exported = set()
+    exported_metrics = set()
     for role in routing.backend_roles:
         command = role.pods.command
         if command.engine is None:
             continue
-        exported.add(command.engine.telemetry.load_metrics)
+        exported_metrics.add(command.engine.telemetry.load_metrics)
         reason = command.explain_missing_metrics()
         if reason is not None:
             message = (
@@ -263,7 +265,7 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     if epp.settings is None:
         return
     location = (*routing.location, *_IMAGE)
-    for metrics in exported:
+    for metrics in exported_metrics:
         problem = (
             f"cannot read {metrics.waiting} and {metrics.kv_cache}, so {joined_features} cannot "
             "work"
@@ -281,7 +283,7 @@ def _check_feature(
 ) -> Iterator[Finding]:
     """Report a feature that the family does not have, and the closest image that has it.
 
-    `problem` is a sentence whose subject, the family's name, is added here.
+    `problem` is a sentence without its subject, which is the family's name.
     """
     if not is_supported(family):
         message = f"{family.name} {problem}; use {find_closest_image(family, is_supported)}"
@@ -333,10 +335,9 @@ def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> It
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 
 
-def _check_strategy(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
-    # `check_pool` checks the strategy's roles.
+def _check_picker_settings(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     if epp.settings is not None:
-        for finding in check_strategy(epp.family, epp.settings):
+        for finding in check_settings(epp.family, epp.settings):
             yield finding.with_prefix(*routing.location)
 
 
@@ -348,7 +349,7 @@ def _check_flow_control(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     elif routing.epp_choice.flow_control:
         problem = "cannot queue requests: it answers 503 while no pod is ready"
         yield from _check_feature(
-            epp.family, location, problem, lambda family: family.flow_control_metrics is not None
+            epp.family, location, problem, lambda other: other.flow_control_metrics is not None
         )
 
 
@@ -360,7 +361,7 @@ def _check_picker_arguments(routing: Routing, epp: EppPlan) -> Iterator[Finding]
             yield error(SET_BY_LIBRARY, location, f"--{name} is set by the library; remove it")
 
 
-def check_strategy(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
+def check_settings(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
     """Check `settings` against a family's features; locations are relative to the router role."""
     yield from _check_scorers(family, settings)
     features = {"serviceLevels": settings.service_levels, "session IDs": settings.uses_sessions}
@@ -370,20 +371,18 @@ def check_strategy(family: EppFamily, settings: EppSettings) -> Iterator[Finding
                 family,
                 _IMAGE,
                 f"does not support {name}",
-                lambda candidate: candidate.objective_api is not None,
+                lambda other: other.objective_api is not None,
             )
     if settings.strategy is Strategy.PD_DISAGGREGATION and not family.supports_pd:
         problem = f"has no plugins for {settings.strategy.value}"
-        yield from _check_feature(
-            family, ("strategy",), problem, lambda candidate: candidate.supports_pd
-        )
+        yield from _check_feature(family, ("strategy",), problem, lambda other: other.supports_pd)
         return
     pairing_plugins = [plugin["type"] for plugin in build_pairing_plugins(settings.affinity)]
     yield from _check_feature(
         family,
         _IMAGE,
         "cannot keep prefill and decode of a request in one group",
-        lambda candidate: all(map(candidate.has_plugin, pairing_plugins)),
+        lambda other: all(map(other.has_plugin, pairing_plugins)),
     )
 
 
@@ -428,13 +427,13 @@ def _check_model_rewrites(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
             epp.family,
             (*routing.location, "modelRewrites"),
             "ignores InferenceModelRewrites, so requests would keep their model names",
-            lambda family: family.rewrite_api is not None,
+            lambda other: other.rewrite_api is not None,
         )
 
 
 PICKER_CHECKS: tuple[Callable[[Routing, EppPlan], Iterable[Finding]], ...] = (
     _check_engine_metrics,
-    _check_strategy,
+    _check_picker_settings,
     _check_flow_control,
     _check_picker_config,
     _check_picker_arguments,

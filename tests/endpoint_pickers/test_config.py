@@ -11,7 +11,7 @@ from yaml_files import Dumper, read
 
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import ServiceLevelsArgs
-from fusioninfer_pulumi.checks.routing_checks import check_config, check_strategy
+from fusioninfer_pulumi.checks.routing_checks import check_config, check_settings
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     SCORERS,
     EppSettings,
@@ -40,7 +40,7 @@ def complete(row: dict[str, Any]) -> dict[str, Any]:
         **fields,
     )
     family = FAMILIES[row["family"]]
-    findings = list(check_strategy(family, request))
+    findings = list(check_settings(family, request))
     result = {key: row[key] for key in ("name", "family", "request") if key in row}
     result["findings"] = [format_with_rule(finding) for finding in findings]
     if not filter_errors(findings):
@@ -111,7 +111,7 @@ requests = st.builds(
 
 @given(family=st.sampled_from(list(FAMILIES.values())), request=requests)
 def test_every_generated_config_passes_its_own_check(family: Any, request: EppSettings) -> None:
-    if filter_errors(check_strategy(family, request)):
+    if filter_errors(check_settings(family, request)):
         return
     result = build_epp_config(family, request)
     expected = check_config(dump_epp_config(result), family)
