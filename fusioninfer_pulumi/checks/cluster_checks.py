@@ -26,7 +26,7 @@ from fusioninfer_pulumi.rules.common import (
 Checks = Sequence[Callable[[LiveCluster], ClusterFindings]]
 
 _SCHEDULING_CHECKS: Checks = (check_gang_backends, check_resource_quotas, check_kueue_quotas)
-#: Checks of `pulumi preview`. A program may create Secrets and other named objects itself.
+#: Checks of `pulumi preview`: not of named objects, because the program may create them itself.
 PREVIEW_CHECKS: Checks = (check_apis, *_SCHEDULING_CHECKS, check_dry_runs)
 #: Checks of `plan --cluster`, which only read.
 READ_CHECKS: Checks = (*_SCHEDULING_CHECKS, check_named_objects)
@@ -56,10 +56,10 @@ def check_cluster(
     """
     results = [result for check in checks for result in check(cluster)]
     findings_by_service = [
-        _drop_repeated([finding for service, finding in results if service is plan])
+        _drop_repeated([finding for checked_plan, finding in results if checked_plan is plan])
         for plan in cluster.plans
     ]
-    cluster_findings = [finding for service, finding in results if service is None]
+    cluster_findings = [finding for checked_plan, finding in results if checked_plan is None]
     if cluster.api.unread:
         text = f"not checked: {'; '.join(cluster.api.unread)}"
         cluster_findings.append(warning(CLUSTER_NOT_CHECKED, (), text))
@@ -84,10 +84,10 @@ def _drop_repeated(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def list_prerequisites(cluster: LiveCluster) -> list[Finding]:
-    """Return all missing prerequisites; each finding names the services that need it.
+    """Return a finding for each missing prerequisite, with the names of the services that need it.
 
-    A missing API is an error here. Objects that the API server rejects are not reported, because
-    the services' previews report them.
+    A missing API is an error. Objects that the API server rejects are not reported, because the
+    services' previews report them.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.

@@ -76,7 +76,8 @@ def _report_missing_service(
     location: Location, plan: ServicePlan, plans: Sequence[ServicePlan], name: str, effect: str
 ) -> Iterator[Finding]:
     others = [other for other in plans if other is not plan]
-    # The only service of an input may refer to services of other inputs.
+    # The only service of an input may refer to services of other inputs. Unknown namespaces may be
+    # equal.
     if not others or any(is_output(member.namespace) for member in (plan, *others)):
         return
     known_names = {other.service for other in others if other.namespace == plan.namespace}
@@ -104,8 +105,8 @@ class ClusterServices:
 
     def __init__(self) -> None:
         self._plans: list[ServicePlan] = []
-        # Owner of each object, by the object's namespace, kind and name. An owner is the position
-        # of a service in `_plans`, and a text such as `role decode of service chat`.
+        # Owner of each object, by the object's namespace, kind and name. An owner is the number of
+        # its service, from 1, and a text such as `role decode of service chat`.
         self._owners: dict[tuple[object, str, str], tuple[int, str]] = {}
 
     def add_and_find_collisions(self, plan: ServicePlan) -> list[Finding]:
@@ -127,8 +128,7 @@ class ClusterServices:
         """Record the names of a service's objects; return errors about names with another owner."""
         findings: list[Finding] = []
         reported: set[tuple[object, ...]] = set()
-        # An Output's value is unknown, so two Outputs are the same namespace only if they are one
-        # object.
+        # The value of an Output is unknown, so it equals only the same Output.
         namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
         for kind, name, location, owner_text in _list_object_names(plan):
             owner = len(self._plans), owner_text
@@ -178,7 +178,7 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
 
 
 def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
-    """Return whether a service's route sends all requests to `other`, so that both may match."""
+    """Return whether a route leads only to the service `other`, whose route it may then overlap."""
     route = plan.routing.router.httproute if plan.routing is not None else None
     if route is None:
         return False
@@ -217,12 +217,8 @@ def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, 
     for role in plan.roles:
         location, owner = ("roles", role.position, "name"), f"role {role.name} of {service}"
         # The role's NetworkPolicy, PodDisruptionBudget, PodMonitor and autoscaler share this name.
-        yield (
-            "Objects named",
-            object_names.role_network_policy(plan.service, role.name),
-            location,
-            owner,
-        )
+        role_object_name = object_names.role_network_policy(plan.service, role.name)
+        yield "Objects named", role_object_name, location, owner
         for lws in role.lws:
             yield "LeaderWorkerSet", lws.name, location, owner
             yield "StatefulSet", lws.name, location, owner

@@ -1,4 +1,4 @@
-"""Fields that are set but have no effect on this service."""
+"""Reports fields that users set but that have no effect on their service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 _error_rule = partial(no_effect_rule, severity=Severity.ERROR)
 _NOT_ROLLING = "no role that uses it has strategy Rolling"
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
-# Rule for fields that `place` replaces with node selectors.
+# `place` replaces these fields with node selectors.
 _placement_rule = partial(
     FieldRule,
     message="has no effect by itself: call `place` in a program, or pass `--inventory`",
@@ -34,14 +34,14 @@ _placement_rule = partial(
 def check_ignored_fields(plan: ServicePlan) -> list[Finding]:
     """Report the fields of a user's spec that differ from their defaults and have no effect."""
     user_args = plan.provenance.spec
-    findings = [*check_fields((), user_args, *_build_service_rows(user_args, plan))]
+    findings = [*check_fields((), user_args, *_list_service_rules(user_args, plan))]
     for role in plan.roles:
         user_role = user_args.roles[role.position]
-        rows = _build_role_rows(role, plan)
-        findings += check_fields(("roles", role.position), user_role, *rows)
+        rules = _list_role_rules(role, plan)
+        findings += check_fields(("roles", role.position), user_role, *rules)
     if plan.routing is not None:
-        rows = _build_router_rows(plan.routing)
-        findings += check_fields(plan.routing.location, plan.routing.router, *rows)
+        rules = _list_router_rules(plan.routing)
+        findings += check_fields(plan.routing.location, plan.routing.router, *rules)
     # A field may be ignored for more than one reason; only the first is reported.
     first_findings: dict[Location, Finding] = {}
     for finding in findings:
@@ -49,7 +49,7 @@ def check_ignored_fields(plan: ServicePlan) -> list[Finding]:
     return list(first_findings.values())
 
 
-def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[FieldRule, ...]:
+def _list_service_rules(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[FieldRule, ...]:
     shape, picker, policy = plan.shape, plan.picker, args.scheduling_strategy.gang_policy
     is_kueue = policy.backend is GangBackend.KUEUE
     is_native = policy.backend is GangBackend.NATIVE
@@ -176,9 +176,9 @@ def _has_traced_component(tracing: TracingArgs, plan: ServicePlan) -> bool:
     )
 
 
-def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]:
+def _list_role_rules(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]:
     is_rolling = role.rollout.strategy is RolloutStrategy.ROLLING
-    per_role, scaling = plan.shape.layout is Layout.PER_ROLE, role.args.autoscaling
+    is_per_role, scaling = plan.shape.layout is Layout.PER_ROLE, role.args.autoscaling
     lacks_latency_target = scaling is not None and scaling.target is not AutoscalingTarget.LATENCY
     return (
         _placement_rule("placement"),
@@ -187,6 +187,7 @@ def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
             "requires target: latency; remove it",
             when=lacks_latency_target,
         ),
+        # At zero replicas there is no latency, so the target in requests stays.
         _error_rule(
             "autoscaling.target_requests",
             "timeToFirstToken and timePerToken replace it; remove it",
@@ -210,18 +211,19 @@ def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
         no_effect_rule(
             "rollout.max_surge",
             "it applies to strategy Rolling only",
-            when=per_role and not is_rolling,
+            when=is_per_role and not is_rolling,
         ),
     )
 
 
-def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
+def _list_router_rules(routing: Routing) -> tuple[FieldRule, ...]:
     disaggregation = Strategy.PD_DISAGGREGATION.value
     is_disaggregated = routing.epp_choice.strategy is Strategy.PD_DISAGGREGATION
     pairs_groups = is_disaggregated and routing.spec.groups is not None
     settings = routing.picker.epp.settings if routing.picker is not None else None
-    levels = settings.service_levels if settings is not None else None
-    has_user_config = routing.picker is not None and settings is None  # endpointPickerConfig
+    service_levels = settings.service_levels if settings is not None else None
+    # Settings are not generated if the user sets endpointPickerConfig.
+    has_user_config = routing.picker is not None and settings is None
     return (
         _error_rule(
             "httproute.split",
@@ -246,7 +248,8 @@ def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
         _error_rule(
             "endpoint_picker.service_levels.evict",
             "requires a level of negative priority; remove it",
-            when=levels is not None and all(level.priority >= 0 for level in levels.levels),
+            when=service_levels is not None
+            and all(level.priority >= 0 for level in service_levels.levels),
         ),
         _error_rule(
             "endpoint_picker.session",

@@ -1,4 +1,4 @@
-"""A live cluster, and the services that are checked against it."""
+"""State that the checks of a live cluster share."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class LiveCluster:
 
     Attributes:
         api: The cluster.
-        plans: Plans without errors, with known or assumed namespaces.
-        plans_with_namespace: The plans whose namespace is known.
+        plans: Plans without errors; the assumed namespace replaces namespaces that are Outputs.
+        plans_with_namespace: The plans whose namespace is not just the fallback `default`.
         registered_objects: Additional objects that the same program creates.
         releases: Installed releases, keyed by product name; set by `check_releases`.
     """
@@ -51,8 +51,8 @@ class LiveCluster:
         Args:
             api: The cluster.
             plans: Plans without errors.
-            namespace: Namespace to assume for services whose namespace is an Output. If None, the
-                services are checked in `default`, without quotas.
+            namespace: Namespace to assume for services whose namespace is an Output. If None, they
+                are checked in `default`, without quotas.
             registered_objects: Additional objects that the same program creates.
             product_namespaces: Namespaces of products that do not run in their default namespace,
                 keyed by product name.

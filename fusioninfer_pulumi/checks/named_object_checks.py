@@ -47,6 +47,7 @@ def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
         findings: dict[Reference, Finding] = {}
         for reference, location, is_exact in find_references(plan):
             _, kind, namespace, name = reference
+            # A finding at an exact field replaces an earlier one at the closest field.
             if (kind, name) in created_names or (reference in findings and not is_exact):
                 continue
             if is_missing(reference):
@@ -60,7 +61,7 @@ def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
 
 
 def find_references(plan: ServicePlan) -> Iterator[tuple[Reference, Location, bool]]:
-    """Yield each reference to an object, with the results of `find_user_field` for it."""
+    """Yield each reference to an object, the user's field, and whether the field is exact."""
     for manifest in render_distinct(plan):
         for location, name, parent in walk(manifest):
             keys = [key for key in location if isinstance(key, str)]

@@ -135,7 +135,7 @@ def check_autoscaling(service: BuiltService) -> Iterator[Finding]:
         if args is None:
             continue
         location = ("roles", role.position, "autoscaling")
-        yield from check_fields(location, args, *_list_conflicts(service, role, args))
+        yield from check_fields(location, args, *_list_autoscaling_rules(service, role, args))
         metrics = [
             ((*location, "metrics", index), metric) for index, metric in enumerate(args.metrics)
         ]
@@ -150,12 +150,12 @@ def check_autoscaling(service: BuiltService) -> Iterator[Finding]:
         only_hpa = "belongs to engine HPA; remove it"
         fields = ("prometheus", "keda", "time_to_first_token", "time_per_token")
         yield from check_fields(location, args, inapplicable_rule(fields, only_keda, when=is_hpa))
-        metric_rows = (
+        metric_rules = (
             inapplicable_rule(("query", "unsafe_ssl"), only_keda, when=is_hpa),
             inapplicable_rule(("source", "selector"), only_hpa, when=not is_hpa),
         )
         for metric_location, metric in metrics:
-            yield from check_fields(metric_location, metric, *metric_rows)
+            yield from check_fields(metric_location, metric, *metric_rules)
         count = role.args.replicas
         if count and not args.min_replicas <= count <= args.max_replicas:
             message = (
@@ -171,7 +171,7 @@ def check_autoscaling(service: BuiltService) -> Iterator[Finding]:
         yield from _check_metric_sources(service, args, location)
 
 
-def _list_conflicts(
+def _list_autoscaling_rules(
     service: BuiltService, role: RolePlan, args: AutoscalingArgs
 ) -> tuple[FieldRule, ...]:
     is_hpa, plan = args.engine is AutoscalingEngine.HPA, service.plan
@@ -219,7 +219,7 @@ def _list_conflicts(
 def _check_target(
     service: BuiltService, role: RolePlan, args: AutoscalingArgs, location: Location
 ) -> Iterator[Finding]:
-    """Check that Prometheus reads the metrics that `target` needs, from engines and picker."""
+    """Check that Prometheus reads the engine and endpoint picker metrics that `target` needs."""
     spec = service.args
     if spec.monitoring is None or not spec.monitoring.engines:
         message = (
@@ -228,7 +228,7 @@ def _check_target(
         )
         yield error(FIELD_REQUIRED, ("monitoring",), message)
     if args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE:
-        return  # `_list_conflicts` reports this combination
+        return  # `_list_autoscaling_rules` reports this combination
     routing = service.plan.routing
     queues_in_picker = routing is not None and routing.epp_choice.flow_control
     ttft_includes_queue = args.time_to_first_token is not None and queues_in_picker
@@ -237,7 +237,7 @@ def _check_target(
 
 
 def _check_picker_target(
-    service: BuiltService, role: RolePlan, args: AutoscalingArgs, target: Location
+    service: BuiltService, role: RolePlan, args: AutoscalingArgs, location: Location
 ) -> Iterator[Finding]:
     """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
     routing, picker = service.plan.routing, service.plan.picker
@@ -247,7 +247,7 @@ def _check_picker_target(
             f"requires {missing}: the endpoint picker queues requests while no replica is ready; "
             "without it clients get an error"
         )
-        yield error(FIELD_REQUIRED, target, message)
+        yield error(FIELD_REQUIRED, location, message)
     if routing is None or picker is None:
         return
     queue_reason = f'role "{role.name}" is scaled by requests that the endpoint picker queues'
@@ -273,19 +273,19 @@ def _check_picker_target(
             when=not has_metrics,
         ),
     )
-    monitoring_row = inapplicable_rule(
+    monitoring_rule = inapplicable_rule(
         "monitoring.picker",
         "cannot be false: autoscaling reads the endpoint picker's queue",
         when=has_metrics and is_unmonitored,
     )
-    yield from check_fields((), service.args, monitoring_row)
+    yield from check_fields((), service.args, monitoring_rule)
     if routing.epp_choice.pairs_pods and counts_queued_requests(args):
         message = (
             "does not work with prefill and decode: the picker stops queueing when the first of "
             "the two is ready, and the requests fail; use latency or throughput with minReplicas "
             "of 1 or more"
         )
-        yield error(FIELD_OUT_OF_PLACE, target, message)
+        yield error(FIELD_OUT_OF_PLACE, location, message)
 
 
 def _check_metric_sources(
@@ -348,9 +348,9 @@ def _check_scaler_fields(args: AutoscalingArgs, location: Location) -> Iterator[
         message = f"must be below minReplicas ({args.min_replicas}), got {idle}"
         yield error(OUT_OF_RANGE, (*location, "keda", "idleReplicaCount"), message)
     field = "query" if is_keda else "name"
-    row = required_rule(field, f"is required with engine {args.engine.value}")
+    metric_rule = required_rule(field, f"is required with engine {args.engine.value}")
     for index, metric in enumerate(args.metrics):
-        yield from check_fields((*location, "metrics", index), metric, row)
+        yield from check_fields((*location, "metrics", index), metric, metric_rule)
 
 
 def check_prefill_decode_ratio(service: BuiltService) -> Iterator[Finding]:

@@ -66,16 +66,15 @@ def find_product_needs(plan: ServicePlan) -> Mapping[Kind, tuple[Product, Locati
 def check_apis(cluster: LiveCluster) -> ClusterFindings:
     """Yield a warning for each API that a service needs and the cluster does not serve.
 
-    It is not an error, because the same program may install the API.
+    A missing API is not an error, because the same program may install it.
     """
-    api = cluster.api
-    # `versions` is empty only if the credentials may not read them.
-    for plan in cluster.plans if api.versions else ():
-        for (api_name, kind_name), (product, location) in find_product_needs(plan).items():
-            versions = api.versions.get(product.group, ())
-            # An empty kind name means the whole API.
-            is_served = api.path(api_name, kind_name) is not None if kind_name else bool(versions)
-            if not is_served:
+    if not cluster.api.versions:
+        return  # the credentials may not read them
+    for plan in cluster.plans:
+        for kind, (product, location) in find_product_needs(plan).items():
+            if not _is_served(cluster, product, kind):
+                api_name, kind_name = kind
+                versions = cluster.api.versions.get(product.group, ())
                 missing = f"{kind_name} ({api_name})" if kind_name else api_name
                 served_versions = f" (only {', '.join(versions)})" if versions else ""
                 message = (
@@ -93,7 +92,7 @@ def check_releases(cluster: LiveCluster) -> ClusterFindings:
     releases: dict[Kind, Release | None] = {}
     for plan in cluster.plans:
         for kind, (product, _) in find_product_needs(plan).items():
-            if product.min_release is None or not _is_installed(cluster, product, kind):
+            if product.min_release is None or not _is_served(cluster, product, kind):
                 continue
             if kind not in releases:
                 releases[kind] = _read_release(cluster, product, kind)
@@ -108,7 +107,7 @@ def check_releases(cluster: LiveCluster) -> ClusterFindings:
                 yield plan, error(RELEASE_NOT_SUPPORTED, (), message)
 
 
-def _is_installed(cluster: LiveCluster, product: Product, kind: Kind) -> bool:
+def _is_served(cluster: LiveCluster, product: Product, kind: Kind) -> bool:
     api_name, kind_name = kind
     if product.group not in cluster.api.versions:
         return False
@@ -117,7 +116,7 @@ def _is_installed(cluster: LiveCluster, product: Product, kind: Kind) -> bool:
 
 
 def _read_release(cluster: LiveCluster, product: Product, kind: Kind) -> Release | None:
-    """Return a product's release: the lowest tag of its image, or its CRD's annotation."""
+    """Return a product's release: the lowest tag of its images, or the annotation of its CRD."""
     api = cluster.api
     if not product.program:
         plural = str(api.path(*kind)).rpartition("/")[2]
@@ -183,7 +182,7 @@ def check_gang_provider(cluster: LiveCluster) -> ClusterFindings:
     plans = [plan for plan in cluster.plans if plan.gang is not None and not plan.gang.is_native]
     if not plans:
         return
-    # One entry for each configuration; empty if the configuration has no gang provider.
+    # One entry for each configuration: an empty one, which sorts first, means no gang provider.
     providers: list[str] = []
     for configuration in cluster.find_configurations(LEADER_WORKER_SET, "config.lws.x-k8s.io/"):
         management = configuration.get("gangSchedulingManagement") or {}

@@ -43,7 +43,7 @@ def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
             all_used = (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 used_by_others = Decimal(0)
-                # If pods cannot be read, what other pods use is unknown and ignored.
+                # If pods cannot be read, the usage by other pods is unknown and ignored.
                 if used_by_services is not None:
                     used = quantity.parse(all_used.get(f"requests.{resource}", 0))
                     used_by_others = max(used - used_by_services[resource], Decimal(0))
@@ -110,9 +110,9 @@ def _check_cluster_queue(cluster_queue: Object, plans: list[ServicePlan]) -> Clu
     """Check that a ClusterQueue covers the requested resources and has enough accelerators."""
     name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
     groups = spec.get("resourceGroups") or ()
-    nominal = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
+    quotas = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
     requested = {resource for plan in plans for resource in _list_requested_resources(plan)}
-    for resource in sorted(requested - set(nominal)):
+    for resource in sorted(requested - set(quotas)):
         requesters = [plan for plan in plans if resource in _list_requested_resources(plan)]
         message = (
             f"ClusterQueue {name} has no quota for {resource}, which "
@@ -126,18 +126,18 @@ def _check_cluster_queue(cluster_queue: Object, plans: list[ServicePlan]) -> Clu
         quota for group in groups for flavor in group["flavors"] for quota in flavor["resources"]
     ]
     for quota in flavor_quotas:
-        nominal[quota["name"]] += quantity.parse(quota["nominalQuota"])
+        quotas[quota["name"]] += quantity.parse(quota["nominalQuota"])
     for resource, amount in _sum_accelerators(plans).items():
-        if resource in nominal and nominal[resource] < amount:
+        if resource in quotas and quotas[resource] < amount:
             message = (
-                f"ClusterQueue {name} allows {quantity.write(nominal[resource])} {resource}, but "
+                f"ClusterQueue {name} allows {quantity.write(quotas[resource])} {resource}, but "
                 f"{_format_requesters(plans)} {amount}: replicas above the quota wait"
             )
             yield plans[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
 
 
 def _get_accelerator_limits(quota: Object) -> dict[str, Decimal]:
-    """Return a ResourceQuota's limits of accelerators; empty if the quota has a scope."""
+    """Return a ResourceQuota's limits of accelerators; empty if its scope may exclude the pods."""
     spec = quota.get("spec") or {}
     if spec.get("scopes") or spec.get("scopeSelector"):
         return {}

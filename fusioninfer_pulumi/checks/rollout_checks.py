@@ -26,7 +26,7 @@ def check_rollout_settings(plan: ServicePlan) -> Iterator[Finding]:
         return
     for role in plan.roles:
         rollout, count = role.rollout, len(role.replicas)
-        # As the user set it, for messages; `rollout` has the resulting numbers.
+        # The user's value, such as 50%, for the message; `rollout` has the number of replicas.
         unavailable = role.get_rollout_field("max_unavailable")
         is_rolling = rollout.strategy is RolloutStrategy.ROLLING
         if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
@@ -93,12 +93,12 @@ def check_rollout_layout(plan: ServicePlan) -> Iterator[Finding]:
 def _check_role_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
     surge = role.get_rollout_field("max_surge")
-    per_role = plan.shape.layout is Layout.PER_ROLE
-    if role.get_rollout_field("max_unavailable") == 0 and not (per_role and surge):
+    is_per_role = plan.shape.layout is Layout.PER_ROLE
+    if role.get_rollout_field("max_unavailable") == 0 and not (is_per_role and surge):
         message = "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0"
         location = role.locate_rollout_field("max_unavailable")
         yield error(MAX_UNAVAILABLE_ZERO, location, message)
-    if surge and not per_role:
+    if surge and not is_per_role:
         message = (
             f"{quote_value(surge)} requires layout: PerRole, because with PerReplica each "
             "LeaderWorkerSet has exactly one replica"
@@ -114,7 +114,7 @@ def _check_role_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
             f"maxUnavailable is {rollout.max_unavailable}; set maxUnavailable: 0"
         )
         yield warning(UPDATE_TAKES_SERVICE_DOWN, role.locate_rollout_field("max_surge"), message)
-    if per_role and rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
+    if is_per_role and rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
         message = (
             f"{rollout.partition} conflicts with strategy Recreate and layout: PerRole, which "
             "delete the LeaderWorkerSet with all its replicas; use Rolling or AllAtOnce"

@@ -98,7 +98,7 @@ def _list_policy_rules(service: BuiltService) -> tuple[FieldRule, ...]:
     )
 
 
-def _get_annotations(pod: Pod) -> Mapping[str, Any]:
+def _get_user_annotations(pod: Pod) -> Mapping[str, Any]:
     return (pod.initial_template.get("metadata") or {}).get("annotations") or {}
 
 
@@ -135,12 +135,12 @@ def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Fi
                 "such a gang; set schedulingStrategy.priorityClassName instead",
             )
         return
-    for key in sorted(labels.GANG_ANNOTATIONS & set(_get_annotations(pod))):
+    for key in sorted(labels.GANG_ANNOTATIONS & set(_get_user_annotations(pod))):
         yield error(SET_BY_LIBRARY, _locate_annotation(pod, key), message)
 
 
 def _check_gang(service: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check that the scheduler supports the gang, and that at least one replica is required."""
+    """Check that the scheduler supports gangs, and that the gang requires at least one replica."""
     plan, is_native = service.plan, scheduling.gang_policy.backend is GangBackend.NATIVE
     yield from check_fields(
         _STRATEGY,
@@ -160,7 +160,7 @@ def _check_gang(service: BuiltService, scheduling: SchedulingStrategyArgs) -> It
             rule=SCHEDULER_WITHOUT_GANGS,
         ),
     )
-    # If a service that needs a gang has no plan for one, `minRoleReplicas` is 0 for all roles.
+    # A service that needs a gang but has no plan for one has `minRoleReplicas: 0` for all roles.
     if not is_native and plan.gang is None and any(role.replicas for role in plan.roles):
         message = "must be above 0 for at least one role, got 0 for all"
         yield error(OUT_OF_RANGE, _MINIMUM, message)
@@ -185,7 +185,7 @@ def _check_late_workers(service: BuiltService) -> Iterator[Finding]:
             )
             yield error(GANG_DEADLOCK, ("roles", role.position, "startupPolicy"), message)
         for pod in role.pods.user_pods:
-            if key in _get_annotations(pod):
+            if key in _get_user_annotations(pod):
                 message = (
                     "has an effect only on leaders here, and on the LeaderWorkerSet, where workers "
                     "need it, it deadlocks with gang scheduling; remove it, or set "

@@ -1,10 +1,10 @@
-"""Checks of a service: names, model, generated containers, reachability, placement."""
+"""Checks of a service: names, model, generated containers, reachability, scheduling."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from fusioninfer_pulumi.api.model import AccessMode, ModelArgs, hub_name
+from fusioninfer_pulumi.api.model import AccessMode, hub_name
 from fusioninfer_pulumi.api.provenance import Provenance
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import MetricsMode
@@ -74,17 +74,19 @@ def check_model_cache(service: BuiltService) -> Iterator[Finding]:
 
 
 def check_presets(provenance: Provenance) -> Iterator[Finding]:
-    """Check the model's name; for generated containers also `engine.version` and the token."""
-    args = provenance.spec
-    if args.model is not None:
-        yield from _check_model_name(args.model)
+    """Check the model's name and, for generated containers, `engine.version` and the token."""
+    args, model = provenance.spec, provenance.spec.model
+    name = None if model is None else hub_name(model.uri)
+    similar = None if model is None else suggest_model(model)
+    if similar is not None:
+        message = f"unknown model {name}; did you mean {similar}? Otherwise set model.config"
+        yield warning(UNKNOWN_VALUE, ("model", "uri"), message)
     for position in sorted(provenance.generated_roles):
         yield from _check_release(("roles", position), args.roles[position], args)
-    if provenance.generated_roles and args.model is not None and args.model.token_secret is None:
-        name = hub_name(args.model.uri)
-        if name is not None and is_gated(name):
-            message = f"is missing, but {name} is a gated model; set it to a Secret with a token"
-            yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)
+    lacks_token = model is not None and model.token_secret is None
+    if provenance.generated_roles and lacks_token and name is not None and is_gated(name):
+        message = f"is missing, but {name} is a gated model; set it to a Secret with a token"
+        yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)
 
 
 def _check_release(
@@ -117,18 +119,10 @@ def _check_release(
         yield warning(UNKNOWN_VALUE, (*engine_location, "version"), message)
 
 
-def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
-    """Warn about an unknown model whose name is similar to a known one."""
-    similar = suggest_model(model)
-    if similar is not None:
-        name = hub_name(model.uri)
-        message = f"unknown model {name}; did you mean {similar}? Otherwise set model.config"
-        yield warning(UNKNOWN_VALUE, ("model", "uri"), message)
-
-
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 
-#: Role names that would give a role's objects the same names as the router's objects.
+#: Role names that would give a role's objects the same names as the router's objects, such as
+#: `SERVICE-epp` for role `epp`.
 RESERVED_ROLE_NAMES = frozenset(
     format_name("").removeprefix("-")
     for format_name in (

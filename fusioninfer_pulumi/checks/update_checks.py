@@ -68,7 +68,7 @@ def check_update(
         name
         for name, lws in existing_lws.items()
         if lws.spec is not None
-        # If its name or namespace changes, Pulumi creates a new one next to the old one.
+        # If name or namespace changes, Pulumi creates a new LeaderWorkerSet next to the old one.
         and lws.has_name(name, plan.namespace)
         and not is_same_policy(
             lws_manifests[name]["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY),
@@ -117,13 +117,13 @@ def check_layout_change(
     old_roles: Mapping[str, str],
     new_roles: Mapping[str, str],
     *,
-    awaits_replicas: bool = True,
+    awaits_replicas: bool,
 ) -> list[Finding]:
     """Return an error if roles run in the other layout and the update cannot change it.
 
     A renamed role starts next to the old role, and Pulumi deletes the old LeaderWorkerSets when the
-    new ones are available. If the role keeps its name, StatefulSets collide: if replicas span
-    nodes, LeaderWorkerSet gives a StatefulSet the same name in both layouts.
+    new ones are available. Without a new name, StatefulSets of multi-node replicas collide, because
+    LeaderWorkerSet gives them the same names in both layouts.
 
     Args:
         layout: The new layout.
@@ -175,13 +175,9 @@ def check_subgroup_policies(
     together they may have more replicas than `maxUnavailable`.
     """
     updated_names = {step.name for step in order_update(plan) if not step.is_frozen}
-    return [
-        finding
-        for role in plan.roles
-        for finding in _check_subgroup_policy(
-            plan, role, updated_names & {*lws_with_changed_policy}
-        )
-    ]
+    changed_names = updated_names.intersection(lws_with_changed_policy)
+    checks = (_check_subgroup_policy(plan, role, changed_names) for role in plan.roles)
+    return [finding for findings in checks for finding in findings]
 
 
 def check_kueue_changes(
@@ -352,7 +348,7 @@ class _Member:
     def needs_complete_gang(self, roles_without_waits: Collection[str]) -> bool:
         """Return whether the update of the LeaderWorkerSet waits until the gang is complete.
 
-        It never waits if the role is in `roles_without_waits`.
+        Updates of roles in `roles_without_waits` never wait.
         """
         is_outdated = self.running_lws is not None and self.running_lws.is_outdated
         if not is_outdated or self.step.role in roles_without_waits:
@@ -398,8 +394,7 @@ def check_gang_joins(plan: ServicePlan, running_lws: RunningLwsByName) -> list[F
         return []
     findings = list(_check_partitions(members))
     if not findings:
-        # No partition excludes a needed replica, so nothing waits for frozen members that have not
-        # joined.
+        # No partition excludes a needed replica, so nothing waits for frozen members to join.
         members = [
             member for member in members if not (member.is_joining and member.step.is_frozen)
         ]
@@ -451,7 +446,7 @@ def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
 def _simulate_update(
     members: Sequence[_Member], roles_without_waits: Collection[str]
 ) -> tuple[list[_Member], list[_Member]]:
-    """Simulate the update; return members that wait forever, and members that would join later."""
+    """Simulate an update; return members that wait forever, and members that would join later."""
     steps = [member.step for member in members]
     members_by_name = {member.step.name: member for member in members}
     waiting = {name for name, member in members_by_name.items() if member.running_lws is not None}
@@ -491,7 +486,7 @@ def _simulate_update(
 def _find_missing_members(
     members: Sequence[_Member], joined_counts: Mapping[str, int]
 ) -> list[_Member]:
-    """Return members with replicas outside a gang that still needs replicas of their role."""
+    """Return members whose replicas have not all joined, if their gang needs more of their role."""
     counts: dict[tuple[str, str], int] = {}
     for member in members:
         if member.counts_for_minimum:

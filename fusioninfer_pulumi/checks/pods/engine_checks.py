@@ -61,12 +61,7 @@ def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about a startup policy that deadlocks with the launcher."""
     has_probe = bool({"readinessProbe", "startupProbe"} & pods.leader.container.keys())
     waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
-    if (
-        waits_for_leader
-        and has_probe
-        and ctx.role.nodes > 1
-        and ctx.launcher in COMMAND_EDITING_LAUNCHERS
-    ):
+    if waits_for_leader and has_probe and ctx.launcher in COMMAND_EDITING_LAUNCHERS:
         message = (
             f"LeaderReady deadlocks with launcher {ctx.launcher.value}: the leader is not ready "
             "before its workers have joined, but the workers are created after it is ready; use "
@@ -79,8 +74,8 @@ def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.initial_command, get_plain_variables(pod.initial_container)
-        # Skip the transfer flag of prefillers and decoders if it cannot be read (`connector` is
-        # then the reason, a string): `pods/kv_cache.py` reports it.
+        # `pods/kv_cache.py` reports a transfer flag of prefillers and decoders that cannot be read;
+        # `connector` is then the reason, a string.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         ignored_flag = (
             command.engine.kv_cache.transfer_flag if is_reported and command.engine else None

@@ -219,6 +219,7 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     has_user_probe = "startupProbe" in pods.leader.initial_container
     startup = ctx.role.startup or StartupArgs()
     is_explicit = has_user_probe or startup.timeout is not None
+    # Without `model`, the size is that of the engine's `--model`, if it is a Hugging Face name.
     model, uri = ctx.args.model, f"hf://{pods.command.model}"
     if model is None and parse_model_uri(uri) is not None:
         model = ModelArgs(uri=uri)

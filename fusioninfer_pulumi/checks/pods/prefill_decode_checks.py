@@ -55,23 +55,20 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def check_sidecar(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check a decode role's sidecar: the generated one, or the one in the user's template."""
-    plan = pods.kv
-    if (
-        plan is None
-        or ctx.pd_settings is None
-        or ctx.role.component_type is not ComponentType.DECODER
-    ):
+    kv = pods.kv
+    is_decoder = ctx.role.component_type is ComponentType.DECODER
+    if kv is None or ctx.pd_settings is None or not is_decoder:
         return
     args = ctx.role.kv_transfer or KvTransferArgs()
-    if plan.user_sidecar is not None and plan.engine_port == plan.pool_port:
+    if kv.user_sidecar is not None and kv.engine_port == kv.pool_port:
         message = (
-            f"container {plan.user_sidecar} listens on port {plan.pool_port}, which is also the "
+            f"container {kv.user_sidecar} listens on port {kv.pool_port}, which is also the "
             "port of the engine; give the engine another --port"
         )
         yield warning(TAKEN_BY_TEMPLATE, ctx.locate(), message)
-    if plan.sidecar is None:
+    if kv.sidecar is None:
         return
-    location, family = ctx.locate("kvTransfer", "sidecar"), plan.sidecar.family
+    location, family = ctx.locate("kvTransfer", "sidecar"), kv.sidecar.family
     if args.sidecar.ssrf_protection and not family.sidecar_reads_pool:
         message = (
             f"the sidecar of {family.name} does not read v1 InferencePools and would reject every "
@@ -178,11 +175,12 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
     roles_with_connector = []
     for ctx, pods in roles:
         connector = (pods.kv and pods.kv.connector) or pods.command.connector
+        engine_name = None if pods.command.engine is None else pods.command.engine.name
         if ctx.role.component_type in PD_ROLES and isinstance(connector, KvConnector):
-            roles_with_connector.append((ctx, pods, connector))
+            roles_with_connector.append((ctx, engine_name, connector))
     if not roles_with_connector:
         return
-    first_ctx, first_pods, first_connector = roles_with_connector[0]
+    first_ctx, first_engine, first_connector = roles_with_connector[0]
     make_finding = error if first_ctx.pd_settings is not None else warning
     for ctx, _, connector in roles_with_connector:
         wrong_values = _WRONG_WAY[ctx.role.component_type]
@@ -197,8 +195,7 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
     component_types = {ctx.role.component_type for ctx, _, _ in roles_with_connector}
     if component_types != set(PD_ROLES):
         return  # only prefillers, or only decoders
-    for ctx, pods, connector in roles_with_connector[1:]:
-        engine, first_engine = _get_engine_name(pods), _get_engine_name(first_pods)
+    for ctx, engine, connector in roles_with_connector[1:]:
         has_same_connectors = connector.transfer_connectors == first_connector.transfer_connectors
         if engine != first_engine or not has_same_connectors:
             message = (
@@ -207,10 +204,6 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
                 "same in all prefillers and decoders"
             )
             yield make_finding(PAIRED_SETTINGS_DIFFER, ctx.locate(), message)
-
-
-def _get_engine_name(pods: RolePods) -> str | None:
-    return pods.command.engine.name if pods.command.engine is not None else None
 
 
 def check_served_names(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
