@@ -165,14 +165,14 @@ def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
 def _extend_timeouts(
     args: InferenceServiceArgs, expanded_roles: Sequence[RoleArgs]
 ) -> tuple[dict[str, Any], list[PresetValue]]:
-    """Return `wait` and `rollout` with longer timeouts if needed, and how to explain them."""
+    """Return `wait` and `rollout` with longer timeouts if needed, and values for `--explain`."""
     longest_startup = 0
     for user_role, role in zip(args.roles, expanded_roles, strict=True):
         if role.startup is not None and role.startup is not user_role.startup:
             longest_startup = max(longest_startup, compute_startup_seconds(role.startup))
     if longest_startup <= (durations.parse_duration(DEFAULT_TIMEOUT) or 0):
         return {}, []
-    minutes = -(-longest_startup // 60)
+    minutes = -(-longest_startup // 60)  # rounded up
     timeout = f"{minutes + 10}m"
     reason = f"{minutes}m to start a replica (from startup.modelSize), plus 10m"
     fields = {
@@ -187,7 +187,7 @@ def _extend_timeouts(
 
 @dataclass
 class _RoleExpander:
-    """Generates the template and the fields of one role; records value sources and findings."""
+    """Generates the template and fields of one role; records findings and explained values."""
 
     args: InferenceServiceArgs
     model: ModelArgs
@@ -220,6 +220,7 @@ class _RoleExpander:
         if self.is_cpu:
             self.hardware = "CPUs"
         images = self.preset.images
+        # If there is no image for the hardware, `_plan_gpus` reports an error.
         image_pattern = images.get(self.hardware, images["GPUs"])
         self.image = use_mirror(
             image_pattern.format(release=self.release), self.args.image_registry
@@ -425,9 +426,9 @@ class _RoleExpander:
             download_directory = build_empty_dir(spec, serving, "huggingface", _HUB_CACHE, {})
             reason = "a restarted container resumes its download"
             added_volumes.append((download_directory, "an emptyDir", reason))
-        for volume_and_mount, value, reason in added_volumes:
-            if volume_and_mount is not None:
-                volume, mount = volume_and_mount
+        for addition, value, reason in added_volumes:
+            if addition is not None:
+                volume, mount = addition
                 serving["volumeMounts"] = [*(serving.get("volumeMounts") or ()), mount]
                 spec["volumes"] = [*(spec.get("volumes") or ()), volume]
                 self._note(f"mount {mount['mountPath']}", value, LIBRARY, reason)
@@ -491,7 +492,7 @@ class _RoleExpander:
         has_drain = parse_release(self.release) >= parse_release(preset.drain_since)
         if has_drain and role.nodes == 1:
             reason = "seconds a terminating pod gets to finish its requests"
-            words += self._select_missing_arguments(self._shorten_drain(), LIBRARY, reason)
+            words += self._select_missing_arguments(self._get_drain_arguments(), LIBRARY, reason)
         catalogue_model = find_catalogue_model(self.model_name)
         if catalogue_model is not None and self.engine.name == CATALOGUE_ENGINE:
             words += self._select_missing_arguments(
@@ -499,7 +500,7 @@ class _RoleExpander:
             )
         return words
 
-    def _shorten_drain(self) -> tuple[str, ...]:
+    def _get_drain_arguments(self) -> tuple[str, ...]:
         """Return the preset's drain arguments, shortened to the user's grace period if needed."""
         grace = self.spec.get(GRACE_FIELD)
         if not self.preset.drain_arguments or not isinstance(grace, int):

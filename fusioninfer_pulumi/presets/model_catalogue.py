@@ -61,7 +61,7 @@ def load_catalogue() -> Mapping[str, CatalogueModel]:
 def _build_gpu_plan(gpus: int, *, expert: bool = False, auto: bool = False) -> GpuPlan:
     parallelism = None
     if gpus > 1:
-        parallelism = ParallelismArgs(tensor=gpus, expert=True if expert else None)
+        parallelism = ParallelismArgs(tensor=gpus, expert=expert or None)
     reason = "by the memory of its recipe" if auto else "its entry for this accelerator"
     return GpuPlan(gpus, parallelism, "model catalogue", reason, limits_length=auto)
 
@@ -77,9 +77,7 @@ def find_catalogue_model(name: str) -> CatalogueModel | None:
 def compute_gpu_plan(
     model: ModelArgs, accelerator: str, engine: str, length: int | None, *, wide_ep: bool
 ) -> GpuPlan | str:
-    """Return a plan with the fewest GPUs for a model.
-
-    If no plan is known, return the reason, which ends a message.
+    """Return a plan with the fewest GPUs, or the end of a message that says why there is none.
 
     Args:
         model: The model.
@@ -155,7 +153,7 @@ def suggest_model(model: ModelArgs) -> str | None:
 
 def _get_capacity_method(name: str) -> Any:
     """Return a method of the capacity package, or None if no installed package has it."""
-    # Imported here, because only roles that set no GPUs need it.
+    # Imported here, because most services do not need it.
     from fusioninfer_pulumi.capacity_package import load_package  # noqa: PLC0415  # see above
 
     return getattr(load_package(), name, None)
