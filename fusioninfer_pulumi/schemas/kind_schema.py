@@ -90,7 +90,7 @@ class KindSchema:
         definition: Schema = self.tree["definitions"][name.rpartition("/")[2]]
         return definition
 
-    def nodes(
+    def walk(
         self, schema: Schema, value: Any, location: Location = ()
     ) -> Iterator[tuple[Location, Schema, Any]]:
         """Yield every mapping and list in a value, with its location and schema."""
@@ -98,7 +98,7 @@ class KindSchema:
             yield location, schema, value
             for key, item in value.items():
                 if isinstance(item, (Mapping, list, tuple)):
-                    yield from self.nodes(
+                    yield from self.walk(
                         self.get_child(schema, str(key)), item, (*location, str(key))
                     )
         elif isinstance(value, (list, tuple)):
@@ -106,7 +106,7 @@ class KindSchema:
             items = self.get_child(schema, 0)
             for index, item in enumerate(value):
                 if isinstance(item, (Mapping, list, tuple)):
-                    yield from self.nodes(items, item, (*location, index))
+                    yield from self.walk(items, item, (*location, index))
 
 
 @functools.cache

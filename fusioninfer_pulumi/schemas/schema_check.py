@@ -96,7 +96,7 @@ def _normalize(schema: KindSchema, node: Schema, value: Any, depth: int = 0) -> 
         return value
     if isinstance(value, Mapping):
         fields = node.get("properties")
-        # Null is an error in keys that are not fields, such as labels, so it is kept there.
+        # A null label is an error, so null is removed only from fields.
         return {
             key: _normalize(schema, schema.get_child(node, str(key)), item, depth + 1)
             for key, item in value.items()
@@ -122,7 +122,7 @@ def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
 
 
 def pod_field_findings(template: Mapping[str, Any]) -> list[Finding]:
-    """Return findings about fields of a pod template whose values API validation rejects."""
+    """Return findings about fields of a pod template whose values the API server rejects."""
     return _check_value(pod_template_rules(), (), _drop_unset(template))
 
 
@@ -160,9 +160,9 @@ def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding
         if location[: len(path)] == path and not is_placeholder:
             user_value = reduce(getitem, location[len(path) :], value)
             findings += _convert_error(schema, problem, location, user_value)
-    for location, node, part_value in schema.nodes(schema.find(path), known_value, path):
+    for location, node, part_value in schema.walk(schema.find(path), known_value, path):
         if "x-keys" in node and isinstance(part_value, list):
-            findings += _check_keys(schema, location, node, part_value, placeholders)
+            findings += _check_merge_keys(schema, location, node, part_value, placeholders)
         elif isinstance(part_value, Mapping):
             findings += _check_quantities(schema, location, node, part_value)
     return findings
@@ -308,7 +308,7 @@ def _explain_limit(location: Location, name: str, limit: Any, value: Any) -> Fin
     return error(OUT_OF_RANGE, location, f"must {_LIMITS[name].format(limit)}, got {actual}")
 
 
-def _check_keys(
+def _check_merge_keys(
     schema: KindSchema, location: Location, node: Schema, items: list[Any], placeholders: set[str]
 ) -> Iterator[Finding]:
     """Yield an error for each item whose merge keys (`x-keys`) have the values of an earlier item.
