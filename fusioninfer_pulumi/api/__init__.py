@@ -19,11 +19,11 @@ def public_types() -> dict[str, type]:
     """Return all models and enums by their names, sorted."""
     types = {
         name: value
-        for module, content in sys.modules.items()
-        if module.startswith(f"{__name__}.")
-        for name, value in vars(content).items()
+        for module_name, module in sys.modules.items()
+        if module_name.startswith(f"{__name__}.")
+        for name, value in vars(module).items()
         if isinstance(value, type)
-        and value.__module__ == module
+        and value.__module__ == module_name
         and (name.endswith("Args") or issubclass(value, enum.Enum))
     }
     return dict(sorted(types.items()))

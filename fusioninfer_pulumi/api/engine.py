@@ -102,7 +102,7 @@ class ParallelismArgs(SpecModel):
 
     @property
     def pods(self) -> int | None:
-        """Pods of one replica according to the sizes, or None if these do not determine it."""
+        """Number of pods of one replica, or None if the sizes do not determine it."""
         if self.data is not None and self.data_local is not None:
             return max(self.data // self.data_local, 1)
         return self.pipeline
@@ -119,7 +119,7 @@ def parallelism_findings(
     if sizes.data is not None and local is not None and data % local:
         message = f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}"
         yield error(PARALLELISM_NOT_DIVISIBLE, (*location, "dataLocal"), message)
-    # A copy with several pipeline stages may span pods, so `dataLocal` does not determine them.
+    # A copy with several pipeline stages may span pods, so `dataLocal` does not determine the pods.
     elif (sizes.pipeline or 1) > 1 and data > 1 and node_count is None:
         message = (
             f"together with data ({data}) does not determine the pods per replica; "

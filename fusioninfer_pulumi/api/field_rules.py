@@ -21,7 +21,7 @@ from fusioninfer_pulumi.rules.common import (
 )
 
 #: `set`: the user set the field, and not to null. `default`: the field is null or has its default
-#: value. `changed`: neither is the case.
+#: value, even if the user set it. `changed`: the field has another value.
 _State = Literal["set", "changed", "default"]
 
 
@@ -66,7 +66,7 @@ def no_effect_rule(
 
 
 def conflict_rule(fields: str | Sequence[str], other: str, *, when: bool = True) -> FieldRule:
-    """Return a rule that rejects fields that are set; `when` says whether `other` is set, too."""
+    """Return a rule that rejects fields if they are set; `when` is whether `other` is set, too."""
     message = f"conflicts with {other}; remove one of them"
     return FieldRule(fields, message, when=when, rule=FIELDS_EXCLUDE_EACH_OTHER)
 
@@ -107,9 +107,6 @@ def _locate_in_state(model: BaseModel | None, path: str, state: _State) -> Locat
             is_set = name in value.model_fields_set
             default = field.get_default(call_default_factory=True)
             value = getattr(value, name)
-    if state == "set":
-        has_state = is_set and value is not None
-    else:
-        is_default = value is None or value == default
-        has_state = is_default if state == "default" else not is_default
-    return tuple(location) if has_state else None
+    is_default = value is None or value == default
+    states = {"set": is_set and value is not None, "default": is_default, "changed": not is_default}
+    return tuple(location) if states[state] else None

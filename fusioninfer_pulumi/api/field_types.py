@@ -52,7 +52,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 #: A string that is not empty.
 Text = Annotated[str, StringConstraints(min_length=1)]
 
-#: A part of an object's name after the first one, such as a role's name; may begin with a digit.
+#: A later part of an object's name, such as a role's name; unlike `Name`, may begin with a digit.
 PartName = Annotated[
     str,
     string_format(
@@ -63,7 +63,7 @@ PartName = Annotated[
     ),
 ]
 
-#: A DNS-1035 label with which the names of objects begin, such as a service's name.
+#: A DNS-1035 label that begins the names of objects, such as a service's name.
 Name = Annotated[
     str,
     string_format(
@@ -88,19 +88,19 @@ WebAddress = Annotated[
     str, string_format(r"^https?://\S+$", "an address that starts with http:// or https://")
 ]
 
-#: Key that marks a field in the JSON Schema whose value may be a pulumi Output.
+#: Key in the JSON Schema of fields whose value may be a pulumi Output.
 OUTPUT_MARK = "x-output"
 
 
-def _or_output(kind: Any) -> GetPydanticSchema:
-    """Return the schema of a field that is only passed through: a `kind` value, or an Output."""
+def _or_output(field_type: Any) -> GetPydanticSchema:
+    """Return the schema of a field that also accepts an Output, because it is passed through."""
 
     def validate(value: Any, validate_plain: core_schema.ValidatorFunctionWrapHandler) -> Any:
         return value if is_output(value) else validate_plain(value)
 
     return GetPydanticSchema(
         lambda _, handler: core_schema.no_info_wrap_validator_function(
-            validate, handler.generate_schema(kind)
+            validate, handler.generate_schema(field_type)
         ),
         lambda core, handler: {**handler(core), OUTPUT_MARK: True},
     )
@@ -179,8 +179,8 @@ def _validate_duration(value: Any) -> str:
 
 def _validate_count_or_percentage(value: Any, *, min_percentage: int) -> Any:
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
-    share = _PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
-    if is_count or (share is not None and int(share[1]) >= min_percentage):
+    match = _PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
+    if is_count or (match is not None and int(match[1]) >= min_percentage):
         return value
     raise rule_error(
         INVALID_FORMAT,
@@ -235,20 +235,20 @@ CountOrAnyPercentage = Annotated[
 
 # On and Off
 
-_WORDS = {True: "On", False: "Off"}
+_ON_OFF = {True: "On", False: "Off"}
 _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
 def _replace_boolean(value: Any) -> Any:
     """Return On for true and Off for false, because YAML 1.1 reads unquoted On as true."""
-    return _WORDS[value] if isinstance(value, bool) else value
+    return _ON_OFF[value] if isinstance(value, bool) else value
 
 
 def _allow_booleans(core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
     """Return the JSON Schema for editors, which may also read On and Off as booleans."""
     schema = handler(core)
     choices = handler.resolve_ref_schema(schema)["enum"]
-    booleans = [value for value, word in _WORDS.items() if word in choices]
+    booleans = [value for value, word in _ON_OFF.items() if word in choices]
     return {"anyOf": [schema, {"enum": booleans}]}
 
 
@@ -341,8 +341,8 @@ def matches_schema(part: Part | None, *, outputs: bool = False) -> AfterValidato
     return AfterValidator(check)
 
 
-#: Rejects Outputs, and values that are not JSON.
-PLAIN = matches_schema(None)
+#: Accepts any JSON value without Outputs.
+JSON_WITHOUT_OUTPUTS = matches_schema(None)
 #: Resource requests and limits of a container.
 Resources = Annotated[PodPart, matches_schema(RESOURCES)]
 #: Reference of an image, or a pulumi Output.

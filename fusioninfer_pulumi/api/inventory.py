@@ -128,7 +128,7 @@ class InventoryArgs(SpecModel):
         return pool.labels.get(self.selector_label or "", pool.name)
 
     @model_validator(mode="after")
-    def _rules(self) -> "InventoryArgs":
+    def _check_rules(self) -> "InventoryArgs":
         raise_findings(type(self).__name__, check_model((), self))
         return self
 

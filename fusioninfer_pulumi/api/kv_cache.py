@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
-    PLAIN,
+    JSON_WITHOUT_OUTPUTS,
     Bytes,
     Count,
     ImageOrOutput,
@@ -129,7 +129,7 @@ class KvTransferArgs(SpecModel):
     """vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later `kv_producer` for
     prefillers and `kv_consumer` for decoders."""
 
-    extra_config: Annotated[dict[str, Any], PLAIN] | None = None
+    extra_config: Annotated[dict[str, Any], JSON_WITHOUT_OUTPUTS] | None = None
     """vLLM's `kv_connector_extra_config`."""
 
     side_channel_port: Port = 5600

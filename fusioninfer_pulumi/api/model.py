@@ -36,9 +36,9 @@ from fusioninfer_pulumi.schemas.kind_schema import CONTAINER, TOLERATIONS
 
 INVALID_MODEL_URI = Rule("invalid-model-uri")
 
-#: Image that fetches models by default; the tag is KServe's release.
+#: Image that downloads models by default; the tag is KServe's release.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
-#: The image's entrypoint (`python/storage-initializer.Dockerfile`), without its arguments.
+#: The image's entrypoint (KServe's `python/storage-initializer.Dockerfile`), without arguments.
 FETCHER_COMMAND = ("/storage-initializer/scripts/initializer-entrypoint",)
 FETCHER_USER = 1000
 
@@ -314,7 +314,7 @@ class ModelArgs(SpecModel):
 #: The formats of a `uri`, for messages.
 URI_FORMATS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or oci://IMAGE"
 
-# huggingface_hub, `validate_repo_id`: neither `--` nor `..`, no `-` or `.` at an end, no `.git`.
+# huggingface_hub, `validate_repo_id`: no `--`, `..` or `.git`, and no `-` or `.` at either end.
 _PART = r"(?![\w.-]*(?:--|\.\.|\.git(?![\w.-])))\w(?:[\w.-]*\w)?"
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 # distribution/reference: the path of an image, in lower case.

@@ -1,6 +1,6 @@
 """Checks of users' pod templates: structure, and fields that the library reads or sets.
 
-Further rules of API validation apply to finished pods (`checks/pods/template_checks.py`).
+`checks/pods/template_checks.py` checks the generated pods against further API server rules.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def pod_template_findings(
 def role_template_findings(
     location: Location, template: Mapping[str, Any], container: str | None, *, has_model: bool
 ) -> Iterator[Finding]:
-    """Check a role's template at its field; if there is a model, `template` may be partial."""
+    """Check a role's template; the field `template` may be partial if the service has a model."""
     if has_model and location[-1] == "template":
         yield from partial_template_findings(location, template, container)
     else:
@@ -127,6 +127,5 @@ def _may_be_output(location: Location) -> bool:
     if location and isinstance(location[-1], int) and location[-2] in _LISTS_WITH_OUTPUTS:
         return True
     # Omit list indexes: `spec.volumes[0].name` is `spec.volumes.name`.
-    *outer, last = (part for part in location if isinstance(part, str))
-    is_read = ".".join([*outer, last]) in _READ_FIELDS or ".".join([*outer, "*"]) in _READ_FIELDS
-    return not is_read
+    *parents, last = (part for part in location if isinstance(part, str))
+    return _READ_FIELDS.isdisjoint(".".join([*parents, key]) for key in (last, "*"))

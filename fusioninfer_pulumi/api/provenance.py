@@ -1,4 +1,4 @@
-"""The source of each part and value of a service's generated pods."""
+"""The sources of the parts and values of a service's generated pods."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PresetValue(NamedTuple):
 
 @dataclass(frozen=True)
 class Provenance:
-    """Maps the parts of finished pod templates to fields of the user's spec.
+    """Maps the parts of final pod templates to fields of the user's spec.
 
     The location of a part starts with the field of its template: `("roles", 0, "template", "spec",
     "containers", 1)`. Presets, and the passes in `pods`, append generated items to the user's
@@ -47,9 +47,9 @@ class Provenance:
 
     Attributes:
         spec: The user's spec, before presets.
-        user_fields: Maps each part that presets or passes added or moved to the user's field that
-            caused this, such as `gpus`. Parts that come from the template itself are not included.
-        values: Values of generated containers, in the order of the roles.
+        user_fields: For each part that a preset or a pass added or moved, the user's field that
+            caused it, such as `gpus`. Unchanged parts of the user's template are not included.
+        values: Values of generated containers and timeouts, in the order of the roles.
         generated_roles: Positions of the roles whose serving containers are generated.
     """
 
@@ -63,7 +63,7 @@ class Provenance:
         return self.spec.model_dump(by_alias=True, exclude_unset=True, warnings=False)
 
     def locate(self, location: Location) -> tuple[Location, bool]:
-        """Return the user's field for a part of a finished template, and whether it is set.
+        """Return the user's field for a part of a final template, and whether the field is set.
 
         Locations outside of pod templates are already the user's fields.
         """
@@ -78,8 +78,8 @@ class Provenance:
     def find_field(self, location: Location) -> tuple[Location, bool]:
         """Return the user's field at a location, and whether it is set.
 
-        If the field is not set, return the location where the user would add it. If a field that
-        contains it is also not set, return the closest field that is set.
+        If the field is not set, return the location where the user would add it. If its parent is
+        not set either, return the closest field that contains it and is set.
         """
         value: Any = self._document
         for end, part in enumerate(location):

@@ -345,8 +345,7 @@ class RoleArgs(SpecModel):
 
     @property
     def nodes(self) -> int:
-        """Nodes of one replica, each with one pod."""
+        """Nodes of one replica, each with one pod; 1 if `has_node_count` is false."""
         if self.multinode is not None and self.multinode.node_count is not None:
             return self.multinode.node_count
-        pods = self.parallelism.pods if self.parallelism is not None else None
-        return 1 if pods is None else pods
+        return (self.parallelism.pods if self.parallelism is not None else None) or 1

@@ -72,7 +72,7 @@ class HttpRouteArgs(SpecModel):
 
     @property
     def external_field(self) -> str | None:
-        """The field that names the external route, or None if the service creates its own."""
+        """The field that refers to a route created elsewhere, or None if the service creates it."""
         if self.routed_by is not None:
             return "routedBy"
         return None if self.refs is None else "refs"
@@ -161,7 +161,7 @@ class GatewayArgs(SpecModel):
     def findings(self, location: Location) -> Iterator[Finding]:
         """Check the spec of the Gateway, or the references to existing ones."""
         if self.refs is None:
-            yield from _spec_findings(location, self.build_spec("any"), GATEWAY)
+            yield from _spec_findings(location, self.build_spec(default_class="any"), GATEWAY)
             return
         message = (
             "belongs to a Gateway that is created here, but refs name existing ones; remove one of "
@@ -176,7 +176,7 @@ class GatewayArgs(SpecModel):
 
 
 #: Keys below which Outputs are allowed, because the values are only passed through.
-_MAY_BE_OUTPUTS = {
+_OUTPUT_KEYS = {
     HTTP_ROUTE: ("hostnames", "namespace"),
     GATEWAY: ("annotations", "gatewayClassName", "hostname"),
 }
@@ -195,7 +195,7 @@ def _read_fields(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
 
 def _spec_findings(location: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
     yield from part_findings(location, spec, part)
-    yield from check_json_and_outputs(location, spec, _MAY_BE_OUTPUTS[part])
+    yield from check_json_and_outputs(location, spec, _OUTPUT_KEYS[part])
 
 
 class ModelTargetArgs(SpecModel):

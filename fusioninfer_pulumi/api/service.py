@@ -33,7 +33,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
         return flatten(data) if isinstance(data, Mapping) and "spec" in data else data
 
     @model_validator(mode="after")
-    def _rules(self) -> "InferenceServiceArgs":
+    def _check_rules(self) -> "InferenceServiceArgs":
         raise_findings(type(self).__name__, filter_errors(service_findings(self, self)))
         return self
 

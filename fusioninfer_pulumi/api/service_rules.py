@@ -94,8 +94,8 @@ def role_findings(location: Location, role: RoleArgs, *, has_model: bool) -> Ite
         yield from check_fields(location, role, inapplicable_rule("kv_transfer", message))
     elif role.component_type is ComponentType.PREFILLER:
         message = "belongs to a decoder, because only decode pods have a sidecar; remove it"
-        row = inapplicable_rule(("kv_transfer.engine_port", "kv_transfer.sidecar"), message)
-        yield from check_fields(location, role, row)
+        rule = inapplicable_rule(("kv_transfer.engine_port", "kv_transfer.sidecar"), message)
+        yield from check_fields(location, role, rule)
     if not role.has_node_count:
         message = (
             "is required, unless parallelism determines the pods per replica (pipeline does, or "

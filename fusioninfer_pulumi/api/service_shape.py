@@ -101,8 +101,8 @@ def is_disaggregated(roles: Iterable[RoleArgs]) -> bool:
 def find_entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """Return the component types that may receive requests directly, without a picker.
 
-    In a disaggregated service, this is only `decoder`, because a prefill pod returns only the first
-    token. Its roles of type `worker` receive no requests: a Service selects one type or all types.
+    In a disaggregated service, this is only `decoder`: prefill pods return only the first token.
+    Workers also receive no requests then, because a Service selects either one type or all types.
     """
     if is_disaggregated(roles):
         return (ComponentType.DECODER,)

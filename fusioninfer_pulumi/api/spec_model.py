@@ -66,7 +66,7 @@ class SpecModel(BaseModel):
             model = type(self)
             raise InvalidServiceError(pydantic_findings(exc, model), model.__name__) from None
 
-    # Because of this mark, pydantic calls `__init__` only for the outermost model, so that raises.
+    # With this mark, pydantic calls `__init__` only for the outermost model, so only that raises.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as in BaseModel
 
     @classmethod
@@ -98,8 +98,8 @@ class SpecModel(BaseModel):
     ONE_OF: ClassVar[tuple[str, ...]] = ()
     #: Fields of which at most one may be set.
     AT_MOST_ONE_OF: ClassVar[tuple[str, ...]] = ()
-    #: A field, followed by the fields that have no effect while it is false or unset. Without such
-    #: fields, it enables all other fields of the model.
+    #: A field, followed by the fields that have no effect while it is false or unset; if none
+    #: follow, all other fields of the model have no effect then.
     OTHERS_REQUIRE_FIRST: ClassVar[tuple[str, ...]] = ()
     #: Pairs of a list and the field of its items whose value must be unique in the list.
     UNIQUE: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -128,14 +128,14 @@ def check_model(prefix: Location, model: SpecModel) -> Iterator[Finding]:
 def _class_variable_findings(location: Location, model: SpecModel) -> Iterator[Finding]:
     """Check a model against `ONE_OF`, `AT_MOST_ONE_OF`, `OTHERS_REQUIRE_FIRST` and `UNIQUE`."""
     fields = type(model).model_fields
-    chosen = find_set_fields(model, model.ONE_OF)
-    if model.ONE_OF and len(chosen) != 1:
+    set_fields = find_set_fields(model, model.ONE_OF)
+    if model.ONE_OF and len(set_fields) != 1:
         allowed = ", ".join(fields[name].alias or name for name in model.ONE_OF)
-        message = f"must have exactly one of {allowed}, got {' and '.join(chosen) or 'none'}"
+        message = f"must have exactly one of {allowed}, got {' and '.join(set_fields) or 'none'}"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, location, message)
-    present = find_set_fields(model, model.AT_MOST_ONE_OF)
-    if len(present) > 1:
-        message = f"{present[0]} conflicts with {present[1]}; remove one of them"
+    conflicting = find_set_fields(model, model.AT_MOST_ONE_OF)
+    if len(conflicting) > 1:
+        message = f"{conflicting[0]} conflicts with {conflicting[1]}; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, location, message)
     if model.OTHERS_REQUIRE_FIRST and not getattr(model, model.OTHERS_REQUIRE_FIRST[0]):
         switch, *names = model.OTHERS_REQUIRE_FIRST
@@ -144,8 +144,8 @@ def _class_variable_findings(location: Location, model: SpecModel) -> Iterator[F
         reason = f"because {alias} is false" if is_false else f"without {alias}"
         message = f"has no effect {reason}; remove it"
         names = names or [name for name in fields if name != switch]
-        row = inapplicable_rule(names, message, rule=FIELD_WITHOUT_EFFECT)
-        yield from check_fields(location, model, row)
+        rule = inapplicable_rule(names, message, rule=FIELD_WITHOUT_EFFECT)
+        yield from check_fields(location, model, rule)
     for name, key in model.UNIQUE:
         first_indexes: dict[Any, int] = {}
         for index, item in enumerate(getattr(model, name) or ()):

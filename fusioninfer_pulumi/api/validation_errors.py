@@ -99,18 +99,18 @@ def pydantic_findings(problem: ValidationError, root: type[BaseModel]) -> list[F
     return [_convert_error(detail, root) for detail in problem.errors(include_url=False)]
 
 
-def field_of(location: Sequence[str | int]) -> Location:
+def drop_key_marker(location: Sequence[str | int]) -> Location:
     """Return a pydantic location without `[key]`, which marks an error in a mapping's key."""
     return tuple(part for part in location if part != "[key]")
 
 
 def _convert_error(detail: ErrorDetails, root: type[BaseModel]) -> Finding:
     error_type, value, context = detail["type"], detail["input"], detail.get("ctx", {})
-    location = field_of(detail["loc"])
+    location = drop_key_marker(detail["loc"])
     if len(location) > 1 and location[0] == "spec":
         location = location[1:]
     if error_type == "extra_forbidden":
-        return _unknown_key(location, detail["loc"], root)
+        return _explain_unknown_key(location, detail["loc"], root)
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, location, OUTPUT_HINT)
     is_about_key = detail["loc"][-1:] == ("[key]",)
@@ -142,7 +142,7 @@ def _convert_error(detail: ErrorDetails, root: type[BaseModel]) -> Finding:
     return error(Rule(error_type) if is_rule_id else WRONG_TYPE, location, detail["msg"])
 
 
-def _unknown_key(location: Location, path: tuple[str | int, ...], root: type[BaseModel]) -> Finding:
+def _explain_unknown_key(location: Location, path: Location, root: type[BaseModel]) -> Finding:
     """Return the finding at `location` for an unknown key, which pydantic reports at `path`."""
     key = str(path[-1])
     fields = _fields_at(path[:-1], root)
@@ -157,18 +157,18 @@ def _unknown_key(location: Location, path: tuple[str | int, ...], root: type[Bas
     }
     if len(parents) == 1:
         return error(UNKNOWN_KEY, location, f"unknown key, did you mean {parents.pop()}.{key}?")
-    # Look for the key in the models that contain this one, the innermost first.
+    # Look for the key in the models that contain the key's model, the innermost first.
     for length in reversed(range(len(path) - 1)):
         outer_fields = _fields_at(path[:length], root)
         if key in outer_fields:
-            parent = path[1:length] if path[0] == "spec" else path[:length]
-            top = "the document" if "spec" in outer_fields else root.__name__
-            if "roles" in outer_fields:
-                top = "the service, next to roles"
-            elif length:
-                top = "spec"
-            place = format_path(parent) or top
-            return error(UNKNOWN_KEY, location, f"unknown key here; it is a field of {place}")
+            owner = format_path(path[1:length] if path[0] == "spec" else path[:length])
+            if not owner and "roles" in outer_fields:
+                owner = "the service, next to roles"
+            elif not owner and length:
+                owner = "spec"
+            elif not owner:
+                owner = "the document" if "spec" in outer_fields else root.__name__
+            return error(UNKNOWN_KEY, location, f"unknown key here; it is a field of {owner}")
     aliases = {field.alias or name for name, field in fields.items()}
     known = sorted(map(to_snake, aliases) if "_" in key else aliases)
     closest = closest_name(key, known)

@@ -90,7 +90,7 @@ def _downgrade_errors(old: Source) -> tuple[str, ...]:
     if not old.has_severity(Severity.ERROR):
         return ()
     old.documents = [
-        document._replace(plan=None, remarks=tuple(map(_downgrade, document.findings)))
+        document._replace(plan=None, loading_findings=tuple(map(_downgrade, document.findings)))
         if document.has_errors
         else document
         for document in old.documents

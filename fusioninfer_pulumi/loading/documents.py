@@ -36,7 +36,7 @@ class LoadedDocument(NamedTuple):
 
     Attributes:
         origin: File of the document, and its position in the file.
-        remarks: Findings of loading, before planning, each with the origin of its document.
+        loading_findings: Findings of loading, each with the origin of its document.
         args: The service. None if it is invalid or from a Pulumi program, or if the document is not
             a service.
         manifest: The InferenceService manifest. None if the service is from a Pulumi program, or
@@ -47,7 +47,7 @@ class LoadedDocument(NamedTuple):
     """
 
     origin: Origin
-    remarks: tuple[tuple[Origin, Finding], ...] = ()
+    loading_findings: tuple[tuple[Origin, Finding], ...] = ()
     args: InferenceServiceArgs | None = None
     manifest: Mapping[str, Any] | None = None
     translate: Callable[[Finding], tuple[Origin, Finding]] | None = None
@@ -57,7 +57,7 @@ class LoadedDocument(NamedTuple):
     def findings(self) -> tuple[tuple[Origin, Finding], ...]:
         """All findings of loading and of the plan, at the fields of the source document."""
         plan_findings = () if self.plan is None else self.plan.findings
-        return (*self.remarks, *self._locate(plan_findings))
+        return (*self.loading_findings, *self._locate(plan_findings))
 
     @property
     def has_errors(self) -> bool:
@@ -67,7 +67,8 @@ class LoadedDocument(NamedTuple):
     def with_result(self, validated: Validated) -> LoadedDocument:
         """Return a copy with the result of validation."""
         args, findings = validated
-        return self._replace(args=args, remarks=(*self.remarks, *self._locate(findings)))
+        loading_findings = (*self.loading_findings, *self._locate(findings))
+        return self._replace(args=args, loading_findings=loading_findings)
 
     def with_findings(self, *findings: Finding) -> LoadedDocument:
         """Return a copy of a planned document with additional findings about its service."""
@@ -80,8 +81,8 @@ class LoadedDocument(NamedTuple):
         plan = self.plan
         if plan is not None:
             plan = replace(plan, findings=tuple(filter(is_kept, plan.findings)))
-        remarks = tuple((origin, finding) for origin, finding in self.remarks if is_kept(finding))
-        return self._replace(remarks=remarks, plan=plan)
+        kept = tuple(located for located in self.loading_findings if is_kept(located[1]))
+        return self._replace(loading_findings=kept, plan=plan)
 
     def _locate(self, findings: Iterable[Finding]) -> Iterable[tuple[Origin, Finding]]:
         if self.translate is None:
@@ -97,7 +98,7 @@ def make_document_without_service(origin: Origin, finding: Finding) -> LoadedDoc
 def split_list(
     file: str, number: int, raw: Any
 ) -> tuple[list[tuple[Origin, Any]], list[LoadedDocument]]:
-    """Return the items of a `List` and its errors; a document of another kind is the only item."""
+    """Return the items of a `List`, and its errors; or the document, if it is of another kind."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
@@ -128,12 +129,12 @@ def load_documents(
         documents: The documents with their origins.
         allow_lossy: Whether to ignore, with a warning, fields that cannot be converted, and
             objects of other kinds in an input that has a service.
-        in_directories: Origins of documents that were found in directories. Among these,
-            objects of other kinds are always ignored.
+        in_directories: Origins of documents that were found in directories, where objects of other
+            kinds are always ignored.
     """
-    owners = _add_referenced(documents, [_find_owner(raw) for _, raw in documents])
+    assigned = _assign_referenced(documents, [_find_importer(raw) for _, raw in documents])
     order = {origin: position for position, (origin, _) in enumerate(documents)}
-    has_service = any(owners) or any(_is_inference_service(raw) for _, raw in documents)
+    has_service = any(assigned) or any(_is_inference_service(raw) for _, raw in documents)
     loaded = [
         _load_document(
             origin,
@@ -141,19 +142,17 @@ def load_documents(
             ignore_others=has_service and allow_lossy,
             in_directory=origin in in_directories,
         )
-        for (origin, raw), owner in zip(documents, owners, strict=True)
-        if owner is None
+        for (origin, raw), importer in zip(documents, assigned, strict=True)
+        if importer is None
     ]
-    for importer, importer_documents in _group_by_importer(documents, owners):
+    for importer, importer_documents in _group_by_importer(documents, assigned):
         loaded += _convert(importer, importer_documents, allow_lossy=allow_lossy)
     return sorted(loaded, key=lambda document: order[document.origin])
 
 
-def _find_owner(raw: Any) -> Importer | None:
-    """Return the importer that converts a document's kind and API version, or None.
-
-    For an InferenceService the importers are not even loaded, because that takes time.
-    """
+def _find_importer(raw: Any) -> Importer | None:
+    """Return the importer that converts a document's kind and API version, or None."""
+    # Loading the importers takes time, and an InferenceService needs none.
     if not isinstance(raw, Mapping) or _is_inference_service(raw):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")
@@ -166,20 +165,20 @@ def _find_owner(raw: Any) -> Importer | None:
 
 
 def _group_by_importer(
-    documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
+    documents: Sequence[tuple[Origin, Any]], assigned: Sequence[Importer | None]
 ) -> Iterator[tuple[Importer, list[SourceDocument]]]:
-    for importer in importers() if any(owners) else ():
+    for importer in importers() if any(assigned) else ():
         group = [
             SourceDocument(origin, raw)
-            for (origin, raw), owner in zip(documents, owners, strict=True)
-            if owner is importer
+            for (origin, raw), document_importer in zip(documents, assigned, strict=True)
+            if document_importer is importer
         ]
         if group:
             yield importer, group
 
 
-def _add_referenced(
-    documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
+def _assign_referenced(
+    documents: Sequence[tuple[Origin, Any]], assigned: Sequence[Importer | None]
 ) -> list[Importer | None]:
     """Assign to each importer the objects that its documents name or select.
 
@@ -188,23 +187,23 @@ def _add_referenced(
     """
     others = [
         SourceDocument(origin, raw)
-        for (origin, raw), owner in zip(documents, owners, strict=True)
-        if owner is None and _is_other_object(raw)
+        for (origin, raw), importer in zip(documents, assigned, strict=True)
+        if importer is None and _is_other_object(raw)
     ]
     importer_by_object: dict[Origin, Importer] = {}
-    for importer, group in _group_by_importer(documents, owners):
+    for importer, group in _group_by_importer(documents, assigned):
         for document in importer.find_referenced(group, others):
             importer_by_object[document.origin] = importer
-    new_owners = [
-        owner or importer_by_object.get(origin)
-        for (origin, _), owner in zip(documents, owners, strict=True)
+    extended = [
+        importer or importer_by_object.get(origin)
+        for (origin, _), importer in zip(documents, assigned, strict=True)
     ]
-    return new_owners if new_owners == list(owners) else _add_referenced(documents, new_owners)
+    return extended if extended == list(assigned) else _assign_referenced(documents, extended)
 
 
 def is_loaded_kind(raw: Any) -> bool:
     """Return whether a document is an InferenceService or of a kind that importers convert."""
-    return _is_inference_service(raw) or _find_owner(raw) is not None or _lacks_importer(raw)
+    return _is_inference_service(raw) or _find_importer(raw) is not None or _lacks_importer(raw)
 
 
 def _convert(
@@ -224,9 +223,11 @@ def _convert(
         loaded.append(document.with_result(validate_document(service.manifest)))
         findings = [(origin, finding) for origin, finding in findings if origin not in origins]
     for source in documents:
-        remarks = tuple((origin, note) for origin, note in findings if origin == source.origin)
-        if remarks:
-            loaded.append(LoadedDocument(source.origin, remarks))
+        located = tuple(
+            (origin, finding) for origin, finding in findings if origin == source.origin
+        )
+        if located:
+            loaded.append(LoadedDocument(source.origin, located))
     return loaded
 
 
@@ -251,7 +252,7 @@ def _load_document(
         )
     wrong_version = _find_wrong_version(raw)
     is_other = _is_other_object(raw)
-    # In a directory a wrong version is still an error; `--allow-lossy` also ignores it.
+    # Only `--allow-lossy` ignores a wrong version; in a directory it is an error.
     if is_other and (ignore_others or (in_directory and wrong_version is None)):
         message = f"{raw['kind']} is not an InferenceService and is ignored; apply it separately"
         return make_document_without_service(origin, warning(NO_SERVICE, ("kind",), message))

@@ -33,7 +33,7 @@ class ParsedText(NamedTuple):
         content: YAML or JSON with one or several documents.
         directory: The directory that the user passed, or None if the user passed the file itself.
         manifests: Origin and content of each document that may be a manifest.
-        notes: Results without a service: errors of the text and its Lists, and ignored documents.
+        skipped: Results without a service: errors of the text and its Lists, ignored documents.
         documents: Content of all documents (of a List, its items); None if the text has errors.
     """
 
@@ -41,7 +41,7 @@ class ParsedText(NamedTuple):
     content: str
     directory: str | None
     manifests: tuple[tuple[Origin, Any], ...]
-    notes: tuple[LoadedDocument, ...]
+    skipped: tuple[LoadedDocument, ...]
     documents: tuple[Any, ...] | None
 
     @property
@@ -67,51 +67,50 @@ def list_manifest_files(directory: Path) -> list[Path]:
 
 
 def parse(file: str, content: str, directory: str | None = None) -> ParsedText:
-    """Parse a text; errors become findings in `notes`."""
+    """Parse a text; its errors become findings in `skipped`."""
     manifests: list[tuple[Origin, Any]] = []
-    notes: list[LoadedDocument] = []
+    skipped: list[LoadedDocument] = []
     try:
         for number, raw in enumerate(parse_yaml(content), start=1):
             items, invalid = split_list(file, number, raw)
             manifests += items
-            notes += invalid
+            skipped += invalid
     except YamlTextError as exc:
         line = exc.line if file else None
         finding = error(exc.rule, (), str(exc))
-        notes.append(make_document_without_service(Origin(file, line=line), finding))
-    all_documents = None if notes else tuple(raw for _, raw in manifests)
-    if not manifests and not notes and directory is None:
+        skipped.append(make_document_without_service(Origin(file, line=line), finding))
+    if skipped:
+        return ParsedText(file, content, directory, tuple(manifests), tuple(skipped), None)
+    documents = tuple(raw for _, raw in manifests)
+    if directory is None and not documents:
         finding = error(EMPTY_INPUT, (), "is empty; expected an InferenceService")
-        notes.append(make_document_without_service(Origin(file), finding))
-    if directory is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
+        skipped = [make_document_without_service(Origin(file), finding)]
+    elif directory is not None and not any(map(_is_manifest, documents)):
         # A directory may contain other files, such as the values of a chart or an inventory.
         finding = info(NO_SERVICE, (), "ignored: contains no service manifest")
-        if manifests:
-            first_origin, _ = manifests[0]
-            notes.append(make_document_without_service(first_origin, finding))
+        origins = [origin for origin, _ in manifests]
+        skipped = [make_document_without_service(origin, finding) for origin in origins[:1]]
         manifests = []
-    return ParsedText(file, content, directory, tuple(manifests), tuple(notes), all_documents)
+    return ParsedText(file, content, directory, tuple(manifests), tuple(skipped), documents)
 
 
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
     """Load the documents of several texts as one input, so that they may refer to each other.
 
-    Returns all documents in order, then the notes of all texts. `allow_lossy` has the meaning that
-    it has for `load`. A file that is passed more than once is loaded once.
+    Returns all documents in order, then the skipped ones of all texts. `allow_lossy`: see `load`. A
+    file that is passed more than once is loaded once.
     """
     texts = list({text.file: text for text in parsed}.values())
-    notes = [note for text in texts for note in text.notes]
+    skipped = [document for text in texts for document in text.skipped]
     manifests = [manifest for text in texts for manifest in text.manifests]
     in_directories = {
         origin for text in texts if text.directory is not None for origin, _ in text.manifests
     }
-    loaded = load_documents(
-        manifests, allow_lossy=allow_lossy, in_directories=frozenset(in_directories)
-    )
-    # A document with errors may be a service.
+    loaded = load_documents(manifests, allow_lossy=allow_lossy, in_directories=in_directories)
+    # A document with errors counts as a service, because the user may have meant one.
     files_with_services = {
         document.origin.file
-        for document in (*loaded, *notes)
+        for document in (*loaded, *skipped)
         if document.args is not None or document.has_errors
     }
     for directory in dict.fromkeys(text.directory for text in texts):
@@ -119,8 +118,8 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
             paths = {text.file for text in texts if text.directory == directory}
             if paths.isdisjoint(files_with_services):
                 finding = error(NO_SERVICE_IN_FOLDER, (), "contains no service manifest")
-                notes.append(make_document_without_service(Origin(directory), finding))
-    return [*loaded, *notes]
+                skipped.append(make_document_without_service(Origin(directory), finding))
+    return [*loaded, *skipped]
 
 
 def _is_manifest(raw: Any) -> bool:

@@ -88,7 +88,7 @@ class SourceField(NamedTuple):
 
 
 def _get_name(value: Any) -> Any:
-    """Return a name by which documents refer to each other, or None if it cannot be one."""
+    """Return a name or namespace, or None if its type does not allow comparing it with others."""
     return value if isinstance(value, str) or is_output(value) else None
 
 

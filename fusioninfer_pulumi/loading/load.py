@@ -132,13 +132,13 @@ def _get_services(documents: list[LoadedDocument]) -> list[InferenceServiceArgs]
     return [document.args for document in documents if document.args is not None]
 
 
-#: What `load_inventory` accepts.
-Inventory = (
+#: The sources that `load_inventory` accepts.
+InventorySource = (
     str | os.PathLike[str] | InventoryArgs | Mapping[str, Any] | Sequence[NodePoolArgs | Any]
 )
 
 
-def load_inventory(source: Inventory) -> InventoryArgs:
+def load_inventory(source: InventorySource) -> InventoryArgs:
     """Read the node pools of a cluster.
 
     Args:

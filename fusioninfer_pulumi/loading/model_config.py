@@ -61,9 +61,9 @@ def _read_content(name: str, directory: Path | None) -> bytes:
 
 
 def load_model_config(args: InferenceServiceArgs, file: str) -> InferenceServiceArgs:
-    """Return the service with the path in `model.config` replaced by the content of the file.
+    """Return the service with the path in `model.config` replaced by the content of its file.
 
-    The path in `model.config` is relative to the directory of `file`, the path of the manifest.
+    The path is relative to the directory of the manifest `file`.
 
     Raises:
         ModelConfigError: As for `read_model_config`.

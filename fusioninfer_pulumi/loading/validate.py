@@ -1,7 +1,7 @@
 """Validation of a document, and conversion of a service to a manifest.
 
-Pydantic reports all fields that are invalid by themselves. Pod templates, roles and `spec.model`
-without such fields are then checked against further rules, so that one run reports most errors.
+Pydantic reports all fields that are invalid by themselves. If there are any, the pod templates,
+roles and model that contain none of them are still checked, so that one run reports most errors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fusioninfer_pulumi.api.service import (
 from fusioninfer_pulumi.api.service_rules import role_findings, service_findings
 from fusioninfer_pulumi.api.spec import ServiceMetadata
 from fusioninfer_pulumi.api.spec_model import check_model
-from fusioninfer_pulumi.api.validation_errors import field_of, pydantic_findings
+from fusioninfer_pulumi.api.validation_errors import drop_key_marker, pydantic_findings
 from fusioninfer_pulumi.findings import Finding, Rule, error, filter_errors, quote_value
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
@@ -57,12 +57,12 @@ def validate_document(raw: Any) -> Validated:
 
 def _find_other_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
     """Check the pod templates, roles and model in which pydantic found no error."""
-    locations = {
-        tuple(to_camel(part) if isinstance(part, str) else part for part in field_of(item["loc"]))
-        for item in problem.errors(include_url=False, include_input=False)
+    errors = problem.errors(include_url=False, include_input=False)
+    # Locations without the leading `spec`, and not deeper than `roles`, index and field.
+    invalid = {
+        tuple(to_camel(part) if isinstance(part, str) else part for part in location[1:4])
+        for location in (drop_key_marker(item["loc"]) for item in errors)
     }
-    # Drops the leading `spec`, and keeps at most `roles`, index and field.
-    invalid = {location[1:4] for location in locations}
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):
         return
@@ -100,8 +100,8 @@ def _check_kind(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
 
 
 def _build_args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
-    blocks = (manifest.metadata, manifest.spec)
-    values = {name: getattr(block, name) for block in blocks for name in block.model_fields_set}
+    parts = (manifest.metadata, manifest.spec)
+    values = {name: getattr(part, name) for part in parts for name in part.model_fields_set}
     # Without validation: the fields are valid, and the caller checks the rules between them.
     return InferenceServiceArgs.model_construct(**values)
 

@@ -102,10 +102,10 @@ def parse_yaml(text: str) -> Iterator[Any]:
         raise _convert_error(exc, text) from None
     except RecursionError:
         raise YamlTextError(INPUT_TOO_LARGE, TOO_DEEP) from None
-    except YamlTextError:
+    except YamlTextError:  # a ValueError, too
         raise
     except (LookupError, ValueError) as exc:
-        # PyYAML raises them for values such as `!!bool maybe` and `!!int ""`.
+        # PyYAML raises these for values such as `!!bool maybe` and `!!int ""`.
         raise YamlTextError(INVALID_YAML, f"invalid YAML: {exc}") from None
     finally:
         if loader is not None:

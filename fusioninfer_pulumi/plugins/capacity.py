@@ -73,7 +73,10 @@ from fusioninfer_pulumi.kube.resource_requests import (
     pod_requests as pod_requests,
 )
 from fusioninfer_pulumi.loading import load as load, load_inventory as load_inventory
-from fusioninfer_pulumi.loading.load import Inventory as Inventory, file_text as file_text
+from fusioninfer_pulumi.loading.load import (
+    InventorySource as InventorySource,
+    file_text as file_text,
+)
 from fusioninfer_pulumi.loading.model_config import (
     ModelConfigError as ModelConfigError,
     model_config_finding as model_config_finding,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fusioninfer_pulumi.api.field_types import CountOrAnyPercentage as CountOrAnyPercentage
 from fusioninfer_pulumi.api.service import API_VERSION as API_VERSION, KIND as KIND
 from fusioninfer_pulumi.api.validation_errors import (
-    field_of as field_of,
+    drop_key_marker as drop_key_marker,
     pydantic_findings as pydantic_findings,
     rule_error as rule_error,
 )

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.plugins.importers import (
     WRONG_TYPE,
     Location,
     SourceDocument,
-    field_of,
+    drop_key_marker,
     pydantic_findings,
     quote_value,
     rule_error,
@@ -61,7 +61,7 @@ def validate(
         return model.model_validate(document.raw)
     except ValidationError as exc:
         items = exc.errors(include_url=False, include_input=False)
-        paths = [field_of(item["loc"]) for item in items]
+        paths = [drop_key_marker(item["loc"]) for item in items]
         for path, finding in zip(paths, pydantic_findings(exc, model), strict=True):
             report.add(document.at(*path), finding)
         if any(item["type"] != "extra_forbidden" for item in items):

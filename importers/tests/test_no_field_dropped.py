@@ -84,7 +84,7 @@ def _is_named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
     return any(
         origin.file == str(number) and (finding.path in above or finding.path.startswith(below))
         for item in read
-        for origin, finding in item.remarks
+        for origin, finding in item.loading_findings
     )
 
 

@@ -33,8 +33,8 @@ from fusioninfer_pulumi.plugins.capacity import (
     Finding,
     InferenceServiceArgs,
     InvalidServiceError,
-    Inventory,
     InventoryArgs,
+    InventorySource,
     NodePoolArgs,
     RoleArgs,
     Rule,
@@ -58,7 +58,7 @@ POOL_UNKNOWN = Rule("pool-unknown")
 
 def place(
     services: Sequence[InferenceServiceArgs | Mapping[str, Any]],
-    inventory: Inventory,
+    inventory: InventorySource,
     *,
     previous: PreviousPlacement = None,
 ) -> Placement:
