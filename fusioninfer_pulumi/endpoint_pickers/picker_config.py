@@ -144,8 +144,8 @@ _DECODE_PODS = "decode-pods"
 #   of a configurable label, before any profile runs
 #   (`requestcontrol/screener/disaggregatedsetrollout`).
 # - The topology filter, in the prefill profile, keeps the pods that share the decode pod's value of
-#   the host-name label, here set to our label, or all pods if none share it
-#   (`scheduling/filter/topologyaffinity`).
+#   a label, or all pods if none share it (`scheduling/filter/topologyaffinity`). The label is the
+#   host name by default; the generated configuration sets another one.
 _SCREENER = "disaggregatedset-rollout-screener"
 _TOPOLOGY_EXTRACTOR = "topology-extractor"
 _TOPOLOGY_FILTER = "topology-affinity-filter"

@@ -120,12 +120,13 @@ class Parallelism(NamedTuple):
         """Return the number of data parallel ranks in one pod."""
         return self.data_local or max(self.data // nodes, 1)
 
-    def describe(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
+    def describe(self, size_flags: Mapping[str, Sequence[str]], nodes: int) -> str:
         """Return the factors of `count_accelerators` as text: `--tp-size 4 x --dp-size 2`."""
         names = {size: spellings[0] for size, spellings in size_flags.items()}
         sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
         parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]
         ranks = self._count_ranks(nodes)
+        # Other flags may imply a `data_local` of 1, see `VllmSizes.parse`.
         if ranks < self.data and self.data_local != 1:
             parts.append(f"{names['data_local']} {self.data_local} on each node")
         elif ranks > 1:

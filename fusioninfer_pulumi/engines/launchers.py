@@ -34,8 +34,6 @@ RAY_PORT = 6379
 #: Variable with a pod's IP address. ZeroMQ binds to addresses and not to names, so the leader of
 #: data parallel ranks needs it. KServe's template resolves LWS_LEADER_ADDRESS for the same reason.
 OWN_ADDRESS_ENV = "POD_IP"
-#: Spellings of the flag for the number of nodes.
-NODES_FLAGS = ("--nnodes", "-n")
 
 _SHELL = ["/bin/sh", "-c"]
 _START_HEAD = f"ray start --head --port={RAY_PORT}"

@@ -43,7 +43,7 @@ def get_pair_setting(command: EngineCommand, key: str) -> str | None:
     """Return the value of a setting of `KvCache.list_pair_settings`, or None if it is unknown.
 
     For `dtype` that is for example `float16`. An unset argument has its default or `auto`, but an
-    unset model or block size is None. `served name` is not supported, because it is not in
+    unset model or block size is None. `served name` is always `auto`, because it is not in
     `pair_setting_flags`; `prefill_decode_checks` compares served names.
     """
     engine, image = command.engine, command.image

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.engines.engine import (
     build_rank_argument,
 )
 from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_release
-from fusioninfer_pulumi.engines.launchers import NODES_FLAGS, OWN_ADDRESS_ENV
+from fusioninfer_pulumi.engines.launchers import OWN_ADDRESS_ENV
 from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS
 from fusioninfer_pulumi.engines.vllm_kv_cache import VllmKvCache
 from fusioninfer_pulumi.findings import Finding, Rule, warning
@@ -138,7 +138,7 @@ def _build_multiprocessing_arguments(nodes: int, *, is_leader: bool) -> list[Arg
         # Without this flag vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator, and
         # then rejects `--nnodes`. Later releases do not need the flag.
         Argument((_EXECUTOR_FLAG,), ("mp",)),
-        Argument(NODES_FLAGS, (str(nodes),)),
+        Argument(("--nnodes", "-n"), (str(nodes),)),
         build_rank_argument(("--node-rank", "-r"), is_leader=is_leader),
         Argument(
             ("--master-addr",), ("$(LWS_LEADER_ADDRESS)",), in_script='"${LWS_LEADER_ADDRESS}"'

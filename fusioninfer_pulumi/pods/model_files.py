@@ -450,7 +450,7 @@ def _build_job_spec(
     pod |= {key: value for key, value in optional.items() if value}
     spec: Manifest = {
         "backoffLimit": job.backoff_limit,
-        "activeDeadlineSeconds": math.ceil(durations.parse_duration(job.timeout) or 1),
+        "activeDeadlineSeconds": math.ceil(durations.parse_duration(job.timeout) or 0),
         # This pod lacks the service's label, by which users select serving pods.
         "template": {
             "metadata": {

@@ -60,6 +60,7 @@ def _complete_sizes(
 ) -> ParallelismArgs:
     """Return the sizes with `data_local` if needed, and the RPC port only for multiple nodes."""
     data_local = None
+    # With launcher multiprocessing, vLLM computes the ranks of each node from the number of nodes.
     if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
         data_local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
     if args.port_per_rank and data_local is None:

@@ -245,7 +245,7 @@ def _build_token_volume(spec: Mapping[str, Any], plan: SidecarPlan) -> Manifest 
     """Return the volume at the ServiceAccount token's path in the sidecar.
 
     If the sidecar needs a token, the volume is a projected one like the API server's. If not, an
-    empty volume keeps the token out, because the API server mounts one into every container that
+    empty volume keeps the token out, because the API server mounts it into every container that
     has no volume at this path; the result is None if the pod disables these mounts.
     """
     if plan.account is None:

@@ -25,7 +25,7 @@ _POD_FIELDS = ("nodeSelector", "tolerations", "imagePullSecrets")
 def build_image_pulls(
     meta: ServiceMeta, roles: Iterable[RolePlan], rollout: RolloutArgs
 ) -> Iterator[Manifest]:
-    """Build the DaemonSets of roles that run pods, if `rollout.pullImages` is set."""
+    """Build DaemonSets for the different pods of each role, if `rollout.pullImages` is set."""
     if not rollout.pull_images:
         return
     for role in roles:
