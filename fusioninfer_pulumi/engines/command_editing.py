@@ -20,7 +20,7 @@ class EditError(ValueError):
     """Raised for a command line that cannot be edited; the message has the reason and the fix."""
 
 
-def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) -> dict[str, Any]:
+def set_command(container: Mapping[str, Any], edited: ContainerCommand | None) -> dict[str, Any]:
     """Return the container with the edited command line; unchanged if `edited` is None."""
     if edited is None:
         return dict(container)

@@ -94,14 +94,14 @@ _SIDE_CHANNEL = ("VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT")
 #: to 0.25.0), so processes cannot find each other's blocks.
 _HASH_SEED_ENV = "PYTHONHASHSEED"
 
-TRANSFER = "--kv-transfer-config"
+TRANSFER_FLAG = "--kv-transfer-config"
 
 
 class VllmKvCache(KvCache):
     """The KV cache of vLLM, where one argument configures all connectors."""
 
     block_size_flag = "--block-size"
-    transfer_flag = TRANSFER
+    transfer_flag = TRANSFER_FLAG
     offloads_by_connector = True
     offloading_flags = ("--kv-offloading-size", "--kv-offloading-backend")
     event_settings: Mapping[str, bool] = {"enable_kv_cache_events": True}
@@ -122,10 +122,10 @@ class VllmKvCache(KvCache):
 
     def parse_connector(self, command: EngineCommand) -> KvConnector | str | None:
         settings = parse_transfer_config(command)
-        if any(normalize_flag(word).startswith(f"{TRANSFER}.") for word in command.arguments):
+        if any(normalize_flag(word).startswith(f"{TRANSFER_FLAG}.") for word in command.arguments):
             return "is split into keys; write it as one JSON object"
         if settings is None:
-            return "has no value" if command.has(TRANSFER) else None
+            return "has no value" if command.has(TRANSFER_FLAG) else None
         if isinstance(settings, str):
             return "is not a JSON object"
         if not isinstance(settings.get("kv_connector"), str):
@@ -137,7 +137,7 @@ class VllmKvCache(KvCache):
         if not isinstance(connector, KvConnector) or _REMOVED_CONNECTOR not in connector.names:
             return []
         message = f"vLLM no longer has {_REMOVED_CONNECTOR} and exits; use {NIXL}"
-        return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)]
+        return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER_FLAG,), message)]
 
     def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         prefill_config, decode_config = map(parse_transfer_config, (prefill, decode))
@@ -197,7 +197,7 @@ class VllmKvCache(KvCache):
         release = _get_release(decode)
         if release is None or release < _SURVIVES_FAILURES or _recomputes(decode):
             return ""
-        return f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
+        return f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER_FLAG}'
 
     def _spans_change(
         self, change: ReleaseNumber, *, old: EngineCommand, new: EngineCommand
@@ -257,7 +257,7 @@ def parse_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None
 
     Return its text if it is not a JSON object, or None if the argument is absent.
     """
-    text = command.value(TRANSFER)
+    text = command.value(TRANSFER_FLAG)
     if text is None:
         return None
     try:
@@ -311,7 +311,7 @@ def _build_connector(settings: Mapping[str, Any]) -> KvConnector:
 
 
 def _build_transfer_argument(settings: Mapping[str, Any]) -> Argument:
-    return Argument((TRANSFER,), (dump_json(settings),), replaces=True)
+    return Argument((TRANSFER_FLAG,), (dump_json(settings),), replaces=True)
 
 
 def _build_connector_settings(
@@ -353,7 +353,7 @@ def _check_connector_and_offloading(
             CONNECTOR_WITH_OFFLOADING,
             ("connector",),
             f"{connector} is not known to work with kvCacheOffloading, but {NIXL} is; remove one, "
-            f"or configure both with {TRANSFER} in the arguments",
+            f"or configure both with {TRANSFER_FLAG} in the arguments",
         )
     elif release is not None and release < OFFLOADING_WITH_NIXL:
         needed = f"{format_release(OFFLOADING_WITH_NIXL)} or later, got {format_release(release)}"

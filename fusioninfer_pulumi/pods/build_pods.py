@@ -97,7 +97,7 @@ def _add_revisions(pods: RolePods, pair_revision: str) -> RolePods:
 def build_contexts(
     meta: ServiceMeta, args: InferenceServiceArgs, shape: ServiceShape, epp_choice: EppChoice | None
 ) -> list[Context]:
-    """Return the context of each role that runs pods. Without a router `epp_choice` is None."""
+    """Return the context of each serving role. Without a router `epp_choice` is None."""
     roles = [
         (position, role, build_initial_pods(position, role))
         for position, role in enumerate(args.roles)

@@ -161,7 +161,7 @@ def sum_disk(args: KvCacheOffloadingArgs) -> Decimal:
 ENGINE_NOT_MOVABLE = Rule("engine-not-movable")
 
 #: Name of the container port for KV events.
-EVENTS_PORT = "kv-events"
+EVENTS_PORT_NAME = "kv-events"
 #: Lowest port chosen for engines behind a sidecar, as in templates of llm-d, KServe and Modelplane.
 ENGINE_PORT = 8001
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -219,7 +219,7 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
         env.append(build_field_variable(OWN_ADDRESS_ENV, "status.podIP"))
         events_port = get_engine_events_port(ctx.role)
         if events_port is not None:
-            ports.append({"name": EVENTS_PORT, "containerPort": events_port})
+            ports.append({"name": EVENTS_PORT_NAME, "containerPort": events_port})
     for pod in pods.all:
         changed = pod.with_container(lambda container: add_env(container, env))
         if has_transfer:

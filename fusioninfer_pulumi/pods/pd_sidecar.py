@@ -40,7 +40,7 @@ SIDECAR_PROTOCOL = Rule("sidecar-protocol")
 #: Variable of the sidecar that holds the pods' namespace, which may be an Output.
 NAMESPACE_ENV = "NAMESPACE"
 #: The sidecar needs little, because it only proxies streams.
-REQUESTS = {"requests": {"cpu": "100m", "memory": "128Mi"}}
+DEFAULT_RESOURCES = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _SECURE = "--secure-proxy"
 # Flag of the sidecar with the number of its consecutive ports, one for each rank.
 _RANKS = "--data-parallel-size"
@@ -137,7 +137,7 @@ def plan_sidecar(
         arguments=(*arguments, *user_args),
         ports=range(pool_port, pool_port + (user_port_count or port_count)),
         serves_https=serves_https,
-        resources=args.resources if args.resources is not None else REQUESTS,
+        resources=args.resources if args.resources is not None else DEFAULT_RESOURCES,
         account=account,
         is_user_account=bool(user_account),
         family=family,

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
-from fusioninfer_pulumi.engines.command_editing import EditError, edit_command, with_command
+from fusioninfer_pulumi.engines.command_editing import EditError, edit_command, set_command
 from fusioninfer_pulumi.engines.engine import (
     Argument,
     ContainerCommand,
@@ -197,7 +197,7 @@ class Pod:
 
     def with_command(self, edited: ContainerCommand | None) -> Pod:
         """Return the pod with the edited command line, or unchanged if `edited` is None."""
-        return self.with_container(lambda container: with_command(container, edited))
+        return self.with_container(lambda container: set_command(container, edited))
 
     def with_container(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Pod:
         """Return the pod with its serving container changed."""

@@ -11,7 +11,7 @@ from profiles import examples
 from rows import each_row
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.command_editing import EditError, edit_command, with_command
+from fusioninfer_pulumi.engines.command_editing import EditError, edit_command, set_command
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand
 from fusioninfer_pulumi.engines.engine_commands import parse_command
@@ -76,7 +76,7 @@ def test_script_passes_set_flags_to_the_engine(host: Any, shell: str, script: st
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_edited_script_can_be_launched_with_ray(host: Any, script: str) -> None:
     container = {"command": ["sh", "-c", script, "name", "--port", "8000"]}
-    result = with_command(container, edited(container, *SETTINGS))
+    result = set_command(container, edited(container, *SETTINGS))
     leader = build_command(parse_command(result), Launcher.RAY, 2, is_leader=True)
     assert leader is not None
     _, engine = host.run([*leader.command, *(leader.args or [])])
