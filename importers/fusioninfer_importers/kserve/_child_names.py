@@ -12,7 +12,7 @@ WORKLOADS = ("-kserve-mn-prefill", "-kserve-mn", "-kserve-prefill", "-kserve")
 
 
 def name_child(parent: str, suffix: str) -> str:
-    """Return a derived name, shortened like knative's `kmeta.ChildName`."""
+    """Return the name of a child object, shortened like knative's `kmeta.ChildName`."""
     if len(parent) > _MAX_LENGTH - len(suffix):
         digest = hashlib.md5(parent.encode(), usedforsecurity=False).hexdigest()
         parent = f"{parent[: _SHORT_LENGTH - len(suffix)]}{digest}"

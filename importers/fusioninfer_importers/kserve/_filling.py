@@ -123,7 +123,7 @@ class _TemplateFiller:
             yield from (entry for entry in nodes if entry is not None)
             return
         for index, entry in enumerate(nodes):
-            next_entry = nodes[index + 1] if index + 1 < len(nodes) else entry
+            is_next_dropped = nodes[index + 1 : index + 2] == [None]
             if entry is None:
                 continue
             if entry.content == "" and source_items[index].content != "":
@@ -131,7 +131,7 @@ class _TemplateFiller:
                     entry.field,
                     "its Go template is empty here, where engines serve plain HTTP; ignored",
                 )
-            elif next_entry is None and _is_flag_without_value(entry.content):
+            elif is_next_dropped and _is_flag_without_value(entry.content):
                 self._report.left_out(
                     entry.field, "ignored because its value, the next argument, is ignored"
                 )
@@ -153,9 +153,10 @@ class _TemplateFiller:
 
     def _report_failure(self, node: Node, path: Location, exc: TemplateError) -> None:
         message = f"its Go template cannot be evaluated here: {exc}; write the value"
-        is_script = bool(set(path) & {*_WORD_LISTS}) and not str(node.content).startswith("-")
-        if is_script and re.search(r"\s", re.sub(r"\{\{.*?\}\}", "", node.content)):
-            # A container without its script would start another program.
+        is_flag = node.content.startswith("-")
+        has_blanks = re.search(r"\s", re.sub(r"\{\{.*?\}\}", "", node.content)) is not None
+        if has_blanks and not is_flag and any(key in path for key in _WORD_LISTS):
+            # This is a script. A container without its script would start another program.
             self._report.error(FIELD_UNSUPPORTED, node.field, message)
         else:
             self._report.unsupported(node.field, message)
@@ -184,7 +185,7 @@ def _count_scalars(node: Node) -> int:
 
 
 def _is_flag_without_value(word: Any) -> bool:
-    """Return whether a word is a flag whose value is the next word."""
+    """Return whether a word is a flag whose value, if it has one, is the next word."""
     return isinstance(word, str) and word.startswith("-") and "=" not in word
 
 

@@ -35,9 +35,9 @@ class Node:
     """A value, and the field that it comes from.
 
     Attributes:
-        field: Its field; for a merged value, the one that takes precedence.
+        field: The field that has the value; for a merged value, the one that takes precedence.
         content: Nodes by key, a list of nodes, or a scalar.
-        synthetic: Whether no document has the value; `field` is then the one it is derived from.
+        synthetic: Whether the value is in no document; `field` is then the one it is derived from.
     """
 
     field: SourceField
@@ -53,18 +53,13 @@ class Node:
             return [node.value for node in self.content]
         return self.content
 
-    def get(self, *keys: str | int) -> Node | None:
+    def get(self, *keys: str) -> Node | None:
         """Return the nested node, or None if it is not set."""
         node = self
         for key in keys:
-            content = node.content
-            is_set = isinstance(content, dict) and key in content
-            if is_set or (
-                isinstance(content, list) and isinstance(key, int) and key < len(content)
-            ):
-                node = content[key]
-            else:
+            if not isinstance(node.content, dict) or key not in node.content:
                 return None
+            node = node.content[key]
         return node
 
     @property
@@ -111,30 +106,29 @@ def _parse(field: SourceField, value: Any) -> Node:
     return Node(field, value)
 
 
-def merge(base: Node, top: Node, field: str = "") -> Node:
-    """Merge two trees; values of `top` take precedence. `field` is the key of `base` and `top`."""
+def merge(base: Node, top: Node, key: str = "") -> Node:
+    """Merge two trees; values of `top` take precedence. `key` is the key of `base` and `top`."""
     if isinstance(base.content, dict) and isinstance(top.content, dict):
         merged = dict(base.content)
-        for key, node in top.content.items():
-            merged[key] = merge(merged[key], node, str(key)) if key in merged else node
+        for name, node in top.content.items():
+            merged[name] = merge(merged[name], node, str(name)) if name in merged else node
         return Node(top.field, merged, top.synthetic)
-    if isinstance(base.content, list) and isinstance(top.content, list) and field in _MERGE_KEYS:
-        return Node(
-            top.field, _merge_lists(base.content, top.content, _MERGE_KEYS[field]), top.synthetic
-        )
+    if isinstance(base.content, list) and isinstance(top.content, list) and key in _MERGE_KEYS:
+        items = _merge_lists(base.content, top.content, _MERGE_KEYS[key])
+        return Node(top.field, items, top.synthetic)
     return top
 
 
-def _merge_lists(base: list[Node], top: list[Node], key: str) -> list[Node]:
-    def read_name(node: Node) -> Any:
-        field = node.get(key)
+def _merge_lists(base: list[Node], top: list[Node], merge_key: str) -> list[Node]:
+    def read_key(node: Node) -> Any:
+        field = node.get(merge_key)
         return None if field is None else field.content
 
-    # One after the other, as the API server does: two items of one name become one.
+    # Item by item, as the API server does: two items of `top` with the same key become one.
     merged = list(base)
     for node in top:
-        name = read_name(node)
-        position = next((i for i, item in enumerate(merged) if read_name(item) == name), None)
+        key = read_key(node)
+        position = next((i for i, item in enumerate(merged) if read_key(item) == key), None)
         if position is None:
             merged.append(node)
         else:
@@ -169,6 +163,7 @@ def _set_origins(builder: ServiceBuilder, target: Location, node: Node) -> None:
         parts = list(enumerate(content))
     for key, part in parts:
         _set_origins(builder, (*target, key), part)
+    # Leaves, and values that are empty in their document but not after the merge.
     if not node.synthetic and (not parts or node.field.value in ({}, [])):
         builder.report.consume(node.field)
 

@@ -6,7 +6,6 @@ container's args and that variable once more, after the kubelet has expanded `$(
 
 from __future__ import annotations
 
-import itertools
 import re
 import shlex
 from collections.abc import Collection, Iterator
@@ -14,7 +13,6 @@ from collections.abc import Collection, Iterator
 from fusioninfer_importers.conversion import ConversionReport
 from fusioninfer_importers.kserve._nodes import Node
 from fusioninfer_importers.rules import SHELL_EXPANSION_UNSUPPORTED
-from fusioninfer_pulumi.plugins.importers import Rule
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 #: Quoted and unquoted parts of a text, which a shell parses by different rules.
@@ -30,7 +28,7 @@ def split_container_args(
 ) -> Iterator[Node]:
     """Yield the arguments that the shell makes of a container's args.
 
-    Each keeps its own source field if the shell does not change the list.
+    Each argument keeps its own source field if the shell does not change the list.
     """
     joined = Node(args.field, " ".join(str(argument) for argument in args.value))
     try:
@@ -55,10 +53,9 @@ def split_shell_text(
     `names` are the variables that the shell knows, `expanded` those that the kubelet expands here.
     """
     text = str(node.content)
-    unsupported = _find_unsupported(text, names, expanded)
-    if unsupported is not None:
-        rule, message = unsupported
-        report.error(rule, node.field, message)
+    error = _find_error(text, names, expanded)
+    if error is not None:
+        report.error(SHELL_EXPANSION_UNSUPPORTED, node.field, error)
         return
     if any(name in names for name in _find_variables(text)):
         report.translated(node.field, "the kubelet expands its variables, even inside quotes")
@@ -73,32 +70,21 @@ def split_shell_text(
         yield Node(node.field, part)
 
 
-def _find_unsupported(
-    text: str, names: Collection[str], expanded: Collection[str]
-) -> tuple[Rule, str] | None:
-    """Return rule and message if only the shell in the pod knows the arguments."""
+def _find_error(text: str, names: Collection[str], expanded: Collection[str]) -> str | None:
+    """Return an error message if only a shell in the pod can compute the arguments."""
     pieces = [re.sub(r"\\.", "", piece, flags=re.DOTALL) for piece in _PIECE.findall(text)]
     # Nothing expands between single quotes, or after a backslash.
     unquoted = " ".join(piece for piece in pieces if not piece.startswith("'"))
     rest = _KUBELET_VARIABLE.sub(lambda match: "" if match[1] in expanded else match[0], unquoted)
     if "$(" in rest or "`" in rest:
-        return (
-            SHELL_EXPANSION_UNSUPPORTED,
-            "runs a program to compute its arguments; write the value",
-        )
-    # KServe's own pages write variables in single quotes and mean them as variables.
+        return "runs a program to compute its arguments; write the value"
+    # Examples in KServe's documentation expect variables in single quotes to be expanded, too.
     unknown = [name for name in _find_variables(" ".join(pieces)) if name not in names]
     if unknown:
-        return (
-            SHELL_EXPANSION_UNSUPPORTED,
-            f"refers to {', '.join(unknown)}, which the container's env does not define",
-        )
+        return f"refers to {', '.join(unknown)}, which the container's env does not define"
     expansion = _OTHER_EXPANSION.search(_VARIABLE.sub("", rest))
     if expansion is not None:
-        return (
-            SHELL_EXPANSION_UNSUPPORTED,
-            f"contains {expansion[0]}, which only a shell in the pod can expand; write the value",
-        )
+        return f"contains {expansion[0]}, which only a shell in the pod can expand; write the value"
     return None
 
 
@@ -117,13 +103,10 @@ def _use_kubelet_syntax(piece: str, names: Collection[str]) -> str:
 
     if not piece.startswith('"'):
         return _VARIABLE.sub(convert_match, piece)
-    # shlex keeps a backslash that a shell removes here.
-    parts = re.split(r"(\\.)", piece, flags=re.DOTALL)
-    return "".join(
-        part[1:]
-        if part in (r"\$", r"\`")
-        else part
-        if is_escape
-        else _VARIABLE.sub(convert_match, part)
-        for part, is_escape in zip(parts, itertools.cycle((False, True)), strict=False)
-    )
+
+    def convert_part(part: str) -> str:
+        if part in (r"\$", r"\`"):
+            return part[1:]  # in double quotes, a shell removes this backslash but shlex does not
+        return part if part.startswith("\\") else _VARIABLE.sub(convert_match, part)
+
+    return "".join(map(convert_part, re.split(r"(\\.)", piece, flags=re.DOTALL)))

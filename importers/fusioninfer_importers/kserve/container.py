@@ -110,12 +110,11 @@ def _add_preset_fields(report: ConversionReport, pod: Node, preset: Preset) -> N
     ]
     if entries.items:
         pod = set_fields(pod, containers=Node(entries.field, containers, entries.synthetic))
-    other_programs = [
-        container
+    runs_other_program = any(
+        container.text("name") == MAIN and is_other_program(container)
         for container in entries.items
-        if container.text("name") == MAIN and is_other_program(container)
-    ]
-    if other_programs and pod.get("terminationGracePeriodSeconds") is None:
+    )
+    if runs_other_program and pod.get("terminationGracePeriodSeconds") is None:
         pod = set_fields(pod, terminationGracePeriodSeconds=make_node(pod.field, _GRACE_SECONDS))
     if volumes is None or isinstance(volumes.content, list):
         pod = set_fields(
@@ -208,8 +207,8 @@ def _add_missing(container: Node, field: str, key: str, items: list[dict[str, An
 def _merge_probe(container: Node, name: str, preset: Preset) -> Node | None:
     """Return a probe merged over the preset's."""
     probe = container.get(name)
-    if not isinstance(probe.content if probe is not None else {}, dict):
-        return probe
+    if probe is not None and not isinstance(probe.content, dict):
+        return probe  # our rules reject it
     if probe is None and not preset.is_leader:
         return None
     if probe is None and name != "livenessProbe" and not is_other_program(container):
@@ -230,10 +229,12 @@ def _find_port(container: Node, preset: Preset) -> int:
     """Return the port in the engine's arguments, else the preset's."""
     variables = container.list_at("env")
     texts = [
-        variable.text("value") for variable in variables if variable.text("name") == EXTRA_ARGS
+        variable.text("value") or ""
+        for variable in variables
+        if variable.text("name") == EXTRA_ARGS
     ]
     texts += [str(argument.content) for argument in container.list_at("args")]
-    arguments = [part for text in texts if text is not None for part in text.split()]
+    arguments = [part for text in texts for part in text.split()]
     preset_port = PORT + 1 if preset.has_sidecar and is_other_program(container) else PORT
     return parse_integer(get_flag_value(arguments, "--port")) or preset_port
 
@@ -265,6 +266,7 @@ def _add_main(report: ConversionReport, pod: Node) -> Node:
 
 
 def _complete_engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
+    """Return `main` with an image, and with the command and arguments of KServe's script."""
     if container.get("image") is None and preset.is_replaced:
         report.invalid(
             container.field, "image is required, because a config replaces KServe's preset"
@@ -303,20 +305,19 @@ def _complete_engine(report: ConversionReport, container: Node, preset: Preset) 
     if args is not None and args.items:
         arguments += split_container_args(report, args, names)
     field = container.field
+    has_served_name = any(str(word.content).startswith(SERVED_NAME) for word in arguments)
     # User-defined served names replace the generated ones, but not the path of a mounted model.
-    model_words = [word for word in preset.model_arguments if word.startswith("/")]
-    if not any(str(word.content).startswith(SERVED_NAME) for word in arguments):
-        model_words = list(preset.model_arguments)
-    arguments = [make_node(field, word) for word in model_words] + arguments
+    model_arguments = [
+        make_node(field, word)
+        for word in preset.model_arguments
+        if not has_served_name or word.startswith("/")
+    ]
+    arguments = model_arguments + arguments
     container = set_fields(
         container,
         command=make_node(field, ["vllm", "serve"]),
-        args=Node(args.field if args is not None else field, arguments, args is None)
-        if arguments
-        else None,
-        env=Node(env.field, other_variables, env.synthetic)
-        if env is not None and variables
-        else env,
+        args=Node((args or container).field, arguments, args is None) if arguments else None,
+        env=Node(env.field, other_variables, env.synthetic) if env and variables else env,
     )
     for probe in _PROBES:
         container = _use_plain_http(report, container, probe)

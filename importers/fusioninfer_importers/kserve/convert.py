@@ -114,11 +114,11 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     groups = group_services(
         (document.namespace, document.name, spec) for document, _, _, spec in specs
     )
+    related = Related(maps, accounts, secrets, backends, groups)
     for document, replaced, bases, spec in specs:
         builder = report.add_service(document)
         for base in bases:
             builder.add_source(base)
-        related = Related(maps, accounts, secrets, backends, groups)
         convert_service(builder, spec, related, replaced)
     _report_config_maps(report, maps)
     _report_configs(report, configs, used_configs)
@@ -192,9 +192,8 @@ def _find_base_refs(
                 REFERENCE_MISSING,
             )
         if config is not None and config.raw["spec"].get("baseRefs"):
-            subfield = config.at("spec", "baseRefs")
             report.unsupported(
-                subfield,
+                config.at("spec", "baseRefs"),
                 "nested baseRefs are not supported; list both configs in the service's baseRefs",
             )
     return bases
@@ -222,7 +221,7 @@ def _merge_specs(
 def _merge_and_report_overrides(
     report: ConversionReport, document: SourceDocument, bases: Sequence[SourceDocument]
 ) -> Node:
-    """Like `_merge_specs`, but report overridden values."""
+    """Return the spec of a service merged over its configs, and report overridden values."""
     service, spec = _read_spec(report, document), _merge_specs(report, document, bases)
     kept = {leaf.field for _, leaf in spec.leaves()}
     for _, leaf in service.leaves():
@@ -297,10 +296,10 @@ def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
     )
     variables.append({"name": _ATTRIBUTES, "value": value})
     for index, role in enumerate(builder.roles):
-        subfield: Location = ("spec", "roles", index)
-        pods = {(*subfield, block): MAIN for block in _TEMPLATES if block in role}
+        target: Location = ("spec", "roles", index)
+        pods = {(*target, template): MAIN for template in _TEMPLATES if template in role}
         if "image" in role.get("endpointPicker", ()):
-            picker = (*subfield, "endpointPicker", "template")
+            picker = (*target, "endpointPicker", "template")
             pods[picker] = PICKER
             containers = builder.get((*picker, "spec", "containers")) or []
             if PICKER not in map(_get_name, containers):

@@ -76,15 +76,10 @@ def convert_credentials(
     if secret_annotation.value is not None:
         _use_secret(builder, schemes, secrets, secret_annotation.value, secret_annotation)
         return
+    default = Node(spec.field, _DEFAULT)
     workloads = [workload for workload in (spec, spec.get("prefill")) if workload is not None]
-    fields = [workload.get(*_ACCOUNT_NAME) for workload in workloads]
-    source_fields = {
-        _DEFAULT if field is None else str(field.content): spec.field
-        if field is None
-        else field.field
-        for field in fields
-    }
-    for name, source_field in source_fields.items():
+    names = [workload.get(*_ACCOUNT_NAME) or default for workload in workloads]
+    for name, source_field in {str(name.content): name.field for name in names}.items():
         _use_account(builder, schemes, accounts, secrets, name, source_field)
 
 
@@ -144,8 +139,8 @@ def _use_s3_settings(builder: ServiceBuilder, source: SourceDocument) -> None:
     """Copy the settings in the annotations and the data of an object (BuildS3EnvVars)."""
     settings: dict[str, tuple[str, SourceField]] = {}
     for key, annotation in _S3_SETTINGS.items():
-        annotated = source.at("metadata", "annotations", annotation)
-        value, field = annotated.value, annotated
+        field = source.at("metadata", "annotations", annotation)
+        value = field.value
         if value is None:
             value, field = _read_secret_value(source, key)
         if value:
@@ -161,12 +156,10 @@ def _use_s3_settings(builder: ServiceBuilder, source: SourceDocument) -> None:
     if _ENDPOINT in settings:
         endpoint, field = settings[_ENDPOINT]
         uses_https, _ = settings.get(_HTTPS, ("", field))
-        host = endpoint
+        host, url = endpoint, f"{'http' if uses_https == '0' else 'https'}://{endpoint}"
         for scheme, value in (("https://", "1"), ("http://", "0")):
             if endpoint.lower().startswith(scheme):
-                host, uses_https = endpoint[len(scheme) :], value
-        default_scheme = "http" if uses_https == "0" else "https"
-        url = endpoint if host != endpoint else f"{default_scheme}://{host}"
+                host, url, uses_https = endpoint[len(scheme) :], endpoint, value
         builder.derive((*_MODEL, "s3", "endpoint"), url, field)
         settings[_ENDPOINT] = (host, field)
         if uses_https:

@@ -178,8 +178,8 @@ class Router(ImportedModel):
     scheduler: Scheduler | None = None
 
 
-class ConfigSpec(Workload):
-    """The spec of an LLMInferenceServiceConfig, which may leave the model to the service."""
+class Spec(Workload):
+    """The spec of a service or config; the model may be in either."""
 
     model: Model | None = None
     storage_initializer: StorageInitializer | None = None
@@ -189,15 +189,11 @@ class ConfigSpec(Workload):
     base_refs: list[LocalReference] | None = None
 
 
-class ServiceSpec(ConfigSpec):
-    """The spec of an LLMInferenceService; the model may come from a config."""
-
-
 class LLMInferenceService(ImportedObject):
-    spec: ServiceSpec
+    spec: Spec
 
 
 class LLMInferenceServiceConfig(ImportedObject):
     """Fields that several services share; the service's own fields take precedence."""
 
-    spec: ConfigSpec
+    spec: Spec

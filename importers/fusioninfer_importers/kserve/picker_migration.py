@@ -85,7 +85,7 @@ def _list_mappings(mapping: Mapping[str, Any], key: str) -> list[dict[str, Any]]
 def connect_tokenizer(config: dict[str, Any], parameters: Mapping[str, Any]) -> None:
     """Connect `token-producer` to the tokenizer, and replace the scorer that contained one.
 
-    As withDecomposePrecisePrefixCacheScorer and withInjectTokenProducerConfig of KServe do.
+    KServe does so in withDecomposePrecisePrefixCacheScorer and withInjectTokenProducerConfig.
     """
     plugins = _list_mappings(config, "plugins")
     scorer = next((plugin for plugin in plugins if plugin.get("type") == PRECISE_SCORER), None)
@@ -104,7 +104,8 @@ def connect_tokenizer(config: dict[str, Any], parameters: Mapping[str, Any]) -> 
             for reference in references:
                 if reference.get("pluginRef") == PRECISE_SCORER:
                     reference["pluginRef"] = _SCORER
-            scorers = [item for item in references if item.get("pluginRef") == _SCORER][:1]
+            # A profile may now refer to the scorer twice: keep the first reference.
+            scorers = [item for item in references if item.get("pluginRef") == _SCORER]
             profile["plugins"] = [
                 item
                 for item in references
@@ -119,7 +120,7 @@ def connect_tokenizer(config: dict[str, Any], parameters: Mapping[str, Any]) -> 
 
 
 def _add_pod_discovery(config: dict[str, Any], plugins: list[dict[str, Any]]) -> None:
-    """Add the source of pods to whose KV events a producer subscribes.
+    """Add the plugin that discovers the pods to whose KV events a producer subscribes.
 
     Without it, llm-d 0.9 and 0.10 ignore `discoverPods` (Extract in the producer's extractor.go).
     KServe does not add it, so its samples subscribe to no pod.

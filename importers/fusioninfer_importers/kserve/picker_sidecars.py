@@ -1,7 +1,7 @@
 """Adds the containers that plugins of an endpoint picker need: tokenizer, latency predictors.
 
-The tokenizer is a sidecar of the endpoint picker, as in llm-d's guides. KServe gives it a
-Deployment and a Service.
+Here the tokenizer is a sidecar of the endpoint picker, as in llm-d's guides; KServe runs it as a
+Deployment with a Service.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from fusioninfer_pulumi.plugins.importers import SourceField
 _PRESETS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 _LATENCY_PRODUCER = "predicted-latency-producer"
 _PORT = 8002
-#: Names of KServe's presets for them, without the prefix.
+#: Names of KServe's presets for tokenizer and latency predictor, without the prefix.
 TOKENIZER, LATENCY_PREDICTOR = "tokenizer", "scheduler-latency-predictor"
 _WEIGHTS = "/mnt/models/base"
-#: Fields of KServe's preset for the tokenizer (config-llm-tokenizer) that the sidecar replaces.
+#: Pod fields of KServe's tokenizer preset (config-llm-tokenizer) that a sidecar does not need.
 _PRESET_POD = {
     "automountServiceAccountToken": False,
     "dnsPolicy": "ClusterFirst",
@@ -132,7 +132,8 @@ def _read_tokenizer_pod(builder: ServiceBuilder, tokenizer: Node | None) -> Node
     """Return the containers and volumes of the tokenizer's template; other fields are reported."""
     if tokenizer is None:
         return Node(builder.main.at(), {})
-    builder.report.consume(*() if tokenizer.content else (tokenizer.field,))
+    if not tokenizer.content:
+        builder.report.consume(tokenizer.field)
     pod = tokenizer.get("template") or Node(tokenizer.field, {})
     for field, value in _PRESET_POD.items():
         _consume_if_equal(builder, pod.get(field), value)
@@ -151,7 +152,7 @@ def _rename_main(builder: ServiceBuilder, container: Node) -> Node:
     command = container.get("command")
     script = str(command.items[-1].content) if command is not None and command.items else ""
     if command is not None and script.replace("\\\n", "").split() == _PRESET_SCRIPT.split():
-        _consume_if_equal(builder, command, command.value)
+        builder.report.consume(command.field, *(word.field for word in command.items))
     return set_fields(
         container, name=Node(name.field, TOKENIZER), command=None, args=None, ports=None
     )

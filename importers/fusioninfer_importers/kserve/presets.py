@@ -1,4 +1,4 @@
-"""Finds copies of KServe's presets in a service's namespace, which replace KServe's own.
+"""Finds configs in a service's namespace that replace KServe's presets by their names.
 
 KServe looks up each preset by name, first in the service's namespace, then in its own. It merges
 the presets, then the baseRefs, then the service (combineBaseRefsConfig and getConfig in
@@ -28,8 +28,8 @@ PREFIX = "kserve-config-llm-"
 _ROUTE, _TRACING = "router-route", "tracing"
 #: Prefix of the annotations in a service's status that name the presets of its KServe release.
 _PINNED_NAME_PREFIX = "serving.kserve.io/config-llm-"
-#: The scripts of KServe's presets (aaac4e29), by the first 16 digits of their SHA-256. Containers
-#: with these scripts get a generated command.
+#: First 16 hex digits of the SHA-256 of each script in KServe's presets (commit aaac4e29).
+#: Containers with these scripts get a generated command.
 _SCRIPTS = {
     "db387ee6f25daa79",
     "d55cd77257cf9433",
@@ -41,8 +41,8 @@ _SCRIPTS = {
     "fde041094d89d8e0",
     "4426e99c6ad43596",
 }
-#: Presets that configs in a service's namespace replace, by name without the prefix; and whether
-#: the service's containers run KServe's script nevertheless.
+#: Names (without the prefix) of presets that configs in a service's namespace replace, each with
+#: whether the service's containers still run KServe's script.
 ReplacedPresets = Mapping[str, bool]
 
 

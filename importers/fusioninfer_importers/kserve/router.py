@@ -40,6 +40,7 @@ class Member:
     """A service of a routing group.
 
     Attributes:
+        service: The name of the service.
         weight: Its share of the group's requests, relative to the sum of all; 0 if not set.
         model: The name of its model.
         models: `model` and its adapters; KServe splits requests among members with equal `models`.
@@ -53,7 +54,7 @@ class Member:
     backend: Mapping[str, Any]
 
 
-#: Members of a group, by namespace and name, in the order of their names.
+#: Members of each group in the order of their names, by the group's namespace and name.
 Groups = Mapping[tuple[Any, str], Sequence[Member]]
 
 
@@ -146,7 +147,7 @@ def map_kserve_backends(
 
 
 def replace_backends(builder: ServiceBuilder, rules: Node, backends: Backends) -> Node:
-    """Return the rules of a route with our pools instead of the backends that KServe creates."""
+    """Return the rules of a route with our backends instead of those that KServe creates."""
     return _map_items(rules, lambda rule: _replace_in_rule(builder, rule, backends))
 
 
@@ -270,8 +271,8 @@ def _convert_route(
     group, weight = route.get("group"), route.get("weight")
     if group is None and weight is not None:
         report.left_out(weight.field, "has no effect without a group")
-    fields = [] if group is None else [field for field in (group, weight) if field is not None]
-    report.consume(*(field.field for field in fields))
+    group_fields = [] if group is None else [node for node in (group, weight) if node is not None]
+    report.consume(*(node.field for node in group_fields))
     refs = route.get("http", "refs")
     if refs is not None:
         copy_node(builder, (*target, "httproute", "refs"), refs)
@@ -285,13 +286,12 @@ def _convert_route(
     route_spec = route.get("http", "spec")
     if route_spec is not None:
         for key, field in route_spec.content.items():
-            is_rules = key == "rules"
-            converted = replace_backends(builder, field, related.backends) if is_rules else field
-            copy_node(builder, (*target, "httproute", key), converted)
+            node = replace_backends(builder, field, related.backends) if key == "rules" else field
+            copy_node(builder, (*target, "httproute", key), node)
     if refs is not None or route_spec is not None:
-        for field in fields:
+        for node in group_fields:
             report.unsupported(
-                field.field,
+                node.field,
                 "group and weight apply only to the preset's route; remove them, and list the "
                 "backends of all members with weights in router.route.http.spec of one service",
             )
@@ -310,8 +310,8 @@ def _convert_route(
         # KServe's preset sets the annotation.
         is_default = enabled is None and name_serving_preset(spec) not in replaced
         if is_default or (enabled is not None and enabled.content == "true"):
-            names = [model, *sorted(list_adapters(spec))]
-            models = [qualify_name(namespace, name) for name in names]
+            served_names = [model, *sorted(list_adapters(spec))]
+            models = [qualify_name(namespace, served) for served in served_names]
             rules += _make_model_rules(models, service, backends)
     builder.default((*target, "httproute", "rules"), rules, route.field)
 
@@ -324,7 +324,7 @@ def _make_group_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> l
     """
     namespace, name = builder.main.namespace, str(builder.main.name)
     members = groups.get((namespace, str(group.content)), ())
-    # Another service of the same name is an error of its own.
+    # If two services have the same name, another check reports it.
     own_member = next(member for member in members if member.service == name)
     peers = [member for member in members if member.models == own_member.models]
     other_services = [member.service for member in members if member not in peers]
@@ -404,7 +404,7 @@ def _make_model_rules(
 def _convert_gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
     """Attach the route to the Gateways in the spec, else to KServe's default Gateway.
 
-    Neither KServe nor the result creates that Gateway.
+    Neither KServe nor the library creates that Gateway.
     """
     gateway, refs = router.get("gateway"), router.get("gateway", "refs")
     route_refs = router.get("route", "http", "refs")
@@ -417,8 +417,8 @@ def _convert_gateway(builder: ServiceBuilder, target: Location, router: Node) ->
                 parents.field, "overridden by gateway.refs, as in KServe; ignored"
             )
         return
-    has_no_managed_route = router.get("route") is None or route_refs is not None
-    if parents is not None or (gateway is None and has_no_managed_route):
+    has_managed_route = router.get("route") is not None and route_refs is None
+    if parents is not None or (gateway is None and not has_managed_route):
         builder.report.consume(*(() if gateway is None else (gateway.field,)))
         return
     field = router.field / "gateway" if gateway is None else gateway.field

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_importers.conversion import ServiceBuilder, filter_kind
-from fusioninfer_importers.gang import GANG_MODE
+from fusioninfer_importers.gang import GANG, GANG_MODE
 from fusioninfer_importers.kserve._child_names import WORKLOADS, name_child
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, set_fields
 from fusioninfer_importers.rules import REFERENCE_MISSING
@@ -21,7 +21,8 @@ STOP = "serving.kserve.io/stop"
 SETTINGS, WVA_SETTINGS = "inferenceservice-config", "autoscaling-wva-controller-config"
 #: Label by which WVA knows the accelerator (wvaLabels of KServe's scaling.go).
 _ACCELERATOR = "inference.optimization/acceleratorName"
-#: Pattern of the end of a Deployment's pod names: a hash of the ReplicaSet and a random suffix.
+#: Matches the pattern by which queries match the end of a Deployment's pod names: the hash of the
+#: ReplicaSet and a random suffix.
 _REPLICA_SET_POD = re.escape("-[a-z0-9]+-[a-z0-9]+")
 #: Metric with WVA's decision.
 _DESIRED = "wva_desired_replicas"
@@ -33,7 +34,7 @@ _KEDA_FIELDS = (
     "idleReplicaCount",
     "fallback",
 )
-#: Field of a ScaledObject with the behavior.
+#: Path of the HorizontalPodAutoscaler's behavior in a ScaledObject.
 _BEHAVIOR_PATH = ("advanced", "horizontalPodAutoscalerConfig", "behavior")
 
 
@@ -177,18 +178,15 @@ def is_settings(document: SourceDocument) -> bool:
 
 def _set_minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
     """Set replicas, gang and layout so that the autoscaler can scale to its minimum."""
-    lowest = scaling.get("minReplicas")
-    if lowest is not None:
-        builder.default((*target, "replicas"), lowest.content, lowest.field)
+    minimum = scaling.get("minReplicas")
+    if minimum is not None:
+        builder.default((*target, "replicas"), minimum.content, minimum.field)
     is_pd = any(role["componentType"] == "prefiller" for role in builder.roles)
     if is_pd and builder.get(GANG_MODE) is None:
         # The gang must be complete when the role has its minimum of replicas.
-        minimum = lowest.content if lowest is not None else 1
-        minima = ("spec", "schedulingStrategy", "gangPolicy", "minRoleReplicas")
+        gang_minimum = minimum or Node(scaling.field, 1)
         name = builder.get((*target, "name"))
-        builder.default(
-            (*minima, name), minimum, lowest.field if lowest is not None else scaling.field
-        )
+        builder.default((*GANG, "minRoleReplicas", name), gang_minimum.content, gang_minimum.field)
     # An autoscaler scales one object: all replicas of a role must be in one LeaderWorkerSet.
     builder.default(("spec", "layout"), "PerRole", scaling.field)
 

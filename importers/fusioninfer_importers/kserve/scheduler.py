@@ -37,6 +37,7 @@ from fusioninfer_pulumi.plugins.importers import (
 NAMESPACE = "kserve"
 #: Prefix of ConfigMaps that schedulers of all namespaces share.
 SHARED_MAP_PREFIX = "config-scheduler-"
+#: Objects of one kind by namespace and name.
 Objects = Mapping[tuple[Any, Any], SourceDocument]
 #: Name of KServe's preset for a scheduler, without the prefix.
 SCHEDULER = "scheduler"
@@ -145,7 +146,8 @@ def convert_scheduler(
     scheduler = spec.get("router", "scheduler")
     assert scheduler is not None, "checked by the caller"
     report, picker = builder.report, (*target, "endpointPicker")
-    report.consume(*() if scheduler.content else (scheduler.field,))
+    if not scheduler.content:
+        report.consume(scheduler.field)
     builder.default((*picker, "image"), IMAGE, scheduler.field)
     if SCHEDULER not in replaced:
         builder.default((*picker, "resources"), _RESOURCES, scheduler.field)
@@ -167,8 +169,8 @@ def read_plugins(scheduler: Node) -> list[dict[str, Any]]:
     text = scheduler.get("config", "inline")
     containers = [] if text is not None else scheduler.list_at("template", "containers")
     for container in containers:
-        args = container.get("args")
-        for flag, value, _ in split_flags(args) if args is not None else ():
+        args = container.get("args") or Node(container.field, [])
+        for flag, value, _ in split_flags(args):
             text = value if flag in _CONFIG_FLAGS else text
     config = _parse_config(None if text is None else text.value)
     plugins = config.get("plugins")
@@ -270,8 +272,8 @@ def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
     for field in ("endpointPickerRef", "extensionRef"):
         preset |= {(field, *path): value for path, value in reference.items()}
     selectors: tuple[Location, ...] = (("selector", "matchLabels"), ("selector",))
-    for subfield in selectors:
-        preset |= {subfield: {}, **{(*subfield, key): value for key, value in selector.items()}}
+    for path in selectors:
+        preset |= {path: {}, **{(*path, key): value for key, value in selector.items()}}
     for path, leaf in pool.leaves():
         if path[:1] == ("spec",) and preset.get(path[1:]) == leaf.content:
             builder.report.consume(leaf.field)
@@ -355,7 +357,7 @@ def _convert_picker_pods(builder: ServiceBuilder, picker: Location, scheduler: N
 def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None]:
     """Return the arguments without redundant ones, and the configuration among them."""
     name, namespace = builder.main.name, builder.main.namespace
-    #: Flags of KServe's presets, and the values with which they are dropped.
+    # Flags of KServe's presets, and the values with which they are dropped.
     preset_flags = {
         "pool-name": (name_child(str(name), POOL),),
         "pool-namespace": (str(namespace),),
@@ -388,21 +390,22 @@ def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Nod
 
 
 def split_flags(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
-    """Yield each flag with its value (`--flag value` or `--flag=value`), and other arguments."""
+    """Yield name, value and arguments of each flag (`--flag value` or `--flag=value`).
+
+    Other arguments have an empty name and no value.
+    """
     items = args.items
-    index = 0
-    while index < len(items):
-        item = items[index]
+    while items:
+        item = items.pop(0)
         text = str(item.content)
         name, equals, value = text.lstrip("-").partition("=")
-        index += 1
         if not text.startswith("-"):
             yield "", None, [item]
         elif equals:
             yield name, Node(item.field, value, synthetic=True), [item]
-        elif index < len(items) and not str(items[index].content).startswith("-"):
-            index += 1
-            yield name, items[index - 1], [item, items[index - 1]]
+        elif items and not str(items[0].content).startswith("-"):
+            next_item = items.pop(0)
+            yield name, next_item, [item, next_item]
         else:
             yield name, None, [item]
 
@@ -411,11 +414,11 @@ def _convert_picker_container(
     builder: ServiceBuilder, picker: Location, container: Node, name: Node
 ) -> list[Node]:
     """Set the picker's own fields; return the container with its other fields, if any."""
-    # KServe's presets start the picker in `command`, so its args are further flags.
     resources = container.get("resources")
     if resources is not None and builder.get((*picker, "resources")) is not None:
         merged = merge(make_node(resources.field, _RESOURCES), resources)
         container = set_fields(container, resources=merged)
+    # KServe's presets start the picker in `command`, so its args are further flags.
     copy_fields(builder, picker, container, *_PICKER_FIELDS)
     removed_fields = dict.fromkeys(_PICKER_FIELDS)
     rest = set_fields(container, name=Node(name.field, PICKER), **removed_fields)

@@ -61,10 +61,8 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     copy_fields(builder, ("spec", "model"), model, "uri", "name")
     uri = str(model.value["uri"])
     if uri.startswith("oci+native://"):  # KServe mounts an image volume, as oci:// does here
-        subfield = model.field / "uri"
-        builder.derive(
-            ("spec", "model", "uri"), uri.replace("oci+native://", "oci://", 1), subfield
-        )
+        oci_uri = uri.replace("oci+native://", "oci://", 1)
+        builder.derive(("spec", "model", "uri"), oci_uri, model.field / "uri")
     _report_criticality(builder, model)
     if model.get("name") is None:
         builder.default(("spec", "model", "name"), builder.main.name, model.field)
@@ -151,8 +149,8 @@ def _convert_lora(builder: ServiceBuilder, model: Node) -> None:
     lora = model.get("lora")
     if lora is None:
         return
-    adapters = lora.get("adapters")
-    for index, adapter in enumerate(adapters.content if adapters is not None else ()):
+    adapters = lora.list_at("adapters")
+    for index, adapter in enumerate(adapters):
         target = ("spec", "model", "lora", "adapters", index)
         copy_fields(builder, target, adapter, "name", "uri")
         _report_criticality(builder, adapter)
@@ -164,10 +162,9 @@ def _convert_lora(builder: ServiceBuilder, model: Node) -> None:
             builder.report.unsupported(
                 nested.field, "is not supported; an adapter has name and uri"
             )
-    items = adapters.items if adapters is not None else []
     if isinstance(builder.main.namespace, str):
-        # Each adapter is served by its qualified name, too (attachLoRAAdapters).
-        for index, adapter in enumerate(items, start=len(items)):
+        # Each adapter is also served under its qualified name (attachLoRAAdapters).
+        for index, adapter in enumerate(adapters, start=len(adapters)):
             target = ("spec", "model", "lora", "adapters", index)
             qualified = qualify_name(builder.main.namespace, str(adapter.text("name")))
             builder.default((*target, "name"), qualified, adapter.field)
@@ -230,15 +227,11 @@ def _remove_from_pod(builder: ServiceBuilder, pod: Node, *, is_fetched: bool) ->
 
 def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
     report = builder.report
-    for key, source in container.content.items():
-        target = (*_FETCHER, key)
-        # KServe merges them into its defaults. Without these, the limits would be the requests.
-        is_resources = key == "resources" and isinstance(source.content, dict)
-        field = (
-            merge(make_node(source.field, {"requests": _REQUESTS}), source)
-            if is_resources
-            else source
-        )
+    for key, user_field in container.content.items():
+        target, field = (*_FETCHER, key), user_field
+        if key == "resources" and isinstance(user_field.content, dict):
+            # KServe's defaults apply, too. Without requests Kubernetes would request the limits.
+            field = merge(make_node(user_field.field, {"requests": _REQUESTS}), user_field)
         present = builder.get(target)
         if key == "name":
             report.consume(field.field)
@@ -253,6 +246,6 @@ def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
         elif present is None:
             copy_node(builder, target, field)
         elif present == field.value:
-            report.consume(*(leaf.field for _, leaf in source.leaves()))
+            report.consume(*(leaf.field for _, leaf in user_field.leaves()))
         else:
             report.unsupported(field.field, "must be the same in all pods of a service")

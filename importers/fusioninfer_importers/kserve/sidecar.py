@@ -1,6 +1,6 @@
 """Converts the sidecar of decode pods, which KServe's presets run as an init container.
 
-Users override it with an init container of the same name, converted to `kvTransfer.sidecar`.
+Users override it with an init container of the same name, which becomes `kvTransfer.sidecar`.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def convert_sidecar(builder: ServiceBuilder, role: Location, decode: Node) -> No
     Like KServe's, ours accepts only prefill addresses of its own pool by default.
     """
     target = (*role, "kvTransfer", "sidecar")
-    template = decode.get("template")
-    entries = template.get("initContainers") if template is not None else None
-    items = entries.items if entries is not None else []
-    kept = [container for container in items if container.text("name") != NAME]
-    if template is None or entries is None or len(kept) == len(items):
+    template, entries = decode.get("template"), decode.get("template", "initContainers")
+    if template is None or entries is None:
         return decode
-    for container in items:
+    kept = [container for container in entries.items if container.text("name") != NAME]
+    if len(kept) == len(entries.items):
+        return decode
+    for container in entries.items:
         if container.text("name") == NAME:
             _convert_override(builder, target, container)
     init_containers = Node(entries.field, kept) if kept else None
@@ -86,7 +86,7 @@ def _convert_override(builder: ServiceBuilder, target: Location, container: Node
     pool = f"{builder.main.namespace}/{object_names.inference_pool(str(builder.main.name))}"
     preset_flags = {**_PRESET_FLAGS, "inference-pool": (pool,)}
     copy_fields(builder, target, container, "image", "resources")
-    flags: list[Node] = []
+    user_flags: list[Node] = []
     for field in ("command", "args"):
         words = container.get(field)
         if words is None or not isinstance(words.content, list):
@@ -96,9 +96,9 @@ def _convert_override(builder: ServiceBuilder, target: Location, container: Node
         report.consume(words.field)
         for flag, value, nodes in split_flags(arguments):
             if value is None or str(value.content) not in preset_flags.get(flag, ()):
-                flags += nodes
-    if flags:
-        copy_node(builder, (*target, "args"), Node(container.field, flags, synthetic=True))
+                user_flags += nodes
+    if user_flags:
+        copy_node(builder, (*target, "args"), Node(container.field, user_flags, synthetic=True))
     for key, field in container.content.items():
         if field.value in _PRESET_FIELDS.get(key, ()):
             report.consume(*(leaf.field for _, leaf in field.leaves()))

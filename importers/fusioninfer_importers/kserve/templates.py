@@ -19,9 +19,9 @@ _TOKEN = re.compile(
     r'\s*(?:(?P<text>`[^`]*`|"[^"\\]*")|(?P<number>-?[0-9]+)(?![\w.])'
     r"|(?P<field>(?:\.[A-Za-z]\w*)+|\.)|(?P<word>[A-Za-z]\w*)|(?P<mark>[()]))"
 )
-#: Keys of Go fields that are more than the field's name with a small first letter.
+#: JSON keys of Go fields that are not just the field's name with a lowercase first letter.
 _KEYS = {"URI": "uri", "LoRA": "lora", "HTTP": "http", "WVA": "wva", "HPA": "hpa", "KEDA": "keda"}
-#: Default grace period of pods, and the seconds of it that vLLM does not get.
+#: Default grace period of pods, and the part of it that vLLM's shutdown does not get.
 _GRACE_SECONDS, _MARGIN_SECONDS = 60, 5
 
 
@@ -37,16 +37,16 @@ class Scope:
         metadata: The service's metadata.
         spec: The service's own spec, with the name of its model.
         settings: KServe's settings for the cluster (`.GlobalConfig`).
-        child: Builds the name of an object of KServe from the service's name and a suffix.
+        build_child_name: Builds the name of a KServe object from the service's name and a suffix.
     """
 
     metadata: Mapping[str, Any]
     spec: Mapping[str, Any]
     settings: Mapping[str, Any]
-    child: Callable[[str, str], str] = name_child
+    build_child_name: Callable[[str, str], str] = name_child
 
     def get_field(self, path: str) -> Any:
-        """Return the value of a field such as `.Spec.Model.Name`, None where it is not set.
+        """Return the value of a field such as `.Spec.Model.Name`, or None if it is not set.
 
         Raises:
             TemplateError: The field is unknown.
@@ -119,7 +119,10 @@ def _split_text(text: str) -> Iterator[_Part]:
 
 
 def _evaluate_block(parts: list[_Part], scope: Scope, *, is_live: bool) -> tuple[str, list[_Part]]:
-    """Return the text up to the end of a block, and the parts from the action that ends it."""
+    """Return the text up to the end of a block, and the parts from the action that ends it.
+
+    `is_live` is whether the block is used; the actions of other blocks are not evaluated.
+    """
     out: list[str] = []
     while parts:
         part, parts = parts[0], parts[1:]
@@ -146,7 +149,7 @@ def _evaluate_condition(
         raise TemplateError("an if has no end")
     ending, rest = rest[0].content, rest[1:]
     if ending == "end":
-        return result if is_true else "", rest
+        return (result if is_true else ""), rest
     if ending == "else":
         other, rest = _evaluate_block(rest, scope, is_live=is_live and not is_true)
         if not rest or rest[0].content != "end":
@@ -156,7 +159,7 @@ def _evaluate_condition(
         other, rest = _evaluate_condition(ending[7:], rest, scope, is_live=is_live and not is_true)
     else:
         raise TemplateError("{{ " + ending + " }} is not supported")
-    return result if is_true else other, rest
+    return (result if is_true else other), rest
 
 
 def _is_true(value: Any) -> bool:
@@ -210,7 +213,7 @@ def _evaluate_call(tokens: _Tokens, scope: Scope) -> tuple[Any, _Tokens]:
     arguments: list[Any] = []
     while rest and rest[0] != ("mark", ")"):
         if text in ("and", "or") and arguments and _is_true(arguments[-1]) is (text == "or"):
-            rest = _skip_operand(rest)  # Go does not evaluate it either
+            rest = _skip_operand(rest)  # the last argument decides; Go evaluates no more, either
             continue
         argument, rest = _evaluate_operand(rest, scope)
         arguments.append(argument)
@@ -258,7 +261,7 @@ def _skip_operand(tokens: _Tokens) -> _Tokens:
 def _build_child_name(scope: Scope, *arguments: Any) -> str:
     if len(arguments) != 2 or not all(isinstance(argument, str) for argument in arguments):
         raise TemplateError("ChildName takes a name and a suffix")
-    return scope.child(*arguments)
+    return scope.build_child_name(*arguments)
 
 
 def _evaluate_or(scope: Scope, *arguments: Any) -> Any:

@@ -111,10 +111,10 @@ def _set_decode_port(builder: ServiceBuilder, target: Location, workload: Node) 
 
 
 def _find_other_program(pod: Node | None) -> EngineCommand | None:
-    """Return the command of `main` if it starts neither vLLM nor SGLang, else None."""
-    for container in pod.list_at("containers") if pod is not None else ():
-        if container.text("name") == MAIN and container.get("command") is not None:
-            command = parse_command(container.value)
+    """Return the command of `main` if it is readable and starts neither vLLM nor SGLang."""
+    for main in _find_main(pod):
+        if main.get("command") is not None:
+            command = parse_command(main.value)
             return command if command.engine is None and command.is_readable else None
     return None
 
@@ -123,12 +123,12 @@ def _has_kv_transfer(workload: Node) -> bool:
     """Return whether the pods configure KV cache transfer, or may do so in their own command."""
     pods = (workload.get("template"), workload.get("worker"))
     texts = [str(leaf.content) for pod in pods if pod is not None for _, leaf in pod.leaves()]
-    has_command = any(pod is not None and _has_main_field(pod, "command") for pod in pods)
+    has_command = any(map(_has_main_command, pods))
     return has_command or any(re.search("kv[-_]transfer", text) for text in texts)
 
 
 def _convert_parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> int:
-    """Copy the sizes; return the number of pods of one replica."""
+    """Copy and check the sizes; return the number of pods of one replica."""
     block, worker = workload.get("parallelism"), workload.get("worker")
     sizes = block.value if block is not None else {}
     data, local, pipeline = (sizes.get(key) for key in ("data", "dataLocal", "pipeline"))
@@ -151,7 +151,7 @@ def _convert_parallelism(builder: ServiceBuilder, target: Location, workload: No
             "when worker is specified, parallelism must be configured for either data "
             "parallelism or pipeline parallelism",
         )
-    if block is not None and _has_main_field(workload.get("template"), "command"):
+    if block is not None and _has_main_command(workload.get("template")):
         builder.report.translated(
             block.field,
             "sets only the number of pods of a replica; the container's command connects them",
@@ -159,7 +159,7 @@ def _convert_parallelism(builder: ServiceBuilder, target: Location, workload: No
         builder.report.consume(*(leaf.field for _, leaf in block.leaves()))
     elif block is not None:
         copy_fields(builder, (*target, "parallelism"), block, *_PARALLELISM_FIELDS)
-    pods = max(data // local, 1) if data and local else pipeline or 1
+    pods = max(data // local, 1) if data and local else (pipeline or 1)
     if worker is None and pods > 1:
         error(FIELD_INVALID, field, f"a replica has {pods} pods, but worker is not set")
     return int(pods)
@@ -188,7 +188,7 @@ def _convert_templates(
     field = block.field if block is not None else workload.field
     builder.derive((*target, "multinode", "nodeCount"), pods, field)
     launcher = "data-parallel" if preset.has_ranks else "multiprocessing"
-    if _has_main_field(template, "command"):
+    if _has_main_command(template):
         launcher = "none"
     builder.derive((*target, "multinode", "launcher"), launcher, field)
     _copy_template(builder, (*target, "leaderTemplate"), leader_pod, workload)
@@ -196,9 +196,9 @@ def _convert_templates(
     _copy_template(builder, (*target, "workerTemplate"), worker_pod, workload)
 
 
-def _has_main_field(pod: Node | None, *fields: str) -> bool:
-    """Return whether the user set one of some fields of the container `main`."""
-    return any(main.get(field) is not None for main in _find_main(pod) for field in fields)
+def _has_main_command(pod: Node | None) -> bool:
+    """Return whether the user sets the command of the container `main`."""
+    return any(main.get("command") is not None for main in _find_main(pod))
 
 
 def _find_main(pod: Node | None) -> list[Node]:
@@ -279,7 +279,7 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
             copy_node(builder, (*tier_target, "pvc"), claim)
         if size is None and claim is None:
             copy_node(builder, tier_target, tier.get("fileSystem") or Node(tier.field, {}))
-    if _has_main_field(workload.get("template"), "command"):
+    if _has_main_command(workload.get("template")):
         builder.report.translated(
             offloading.field,
             "KServe applies it only to the preset's command; here it applies to the container's "
@@ -297,41 +297,43 @@ def _copy_quantity(builder: ServiceBuilder, target: Location, field: Node) -> No
 
 def convert_devices(builder: ServiceBuilder) -> None:
     """Convert the annotations for dynamic resource allocation to a claim of every serving role."""
-    annotations = builder.main.metadata.get("annotations") or {}
-    settings = {key: value for key, value in annotations.items() if key.startswith(DEVICE_PREFIX)}
+    settings = {
+        key.removeprefix(DEVICE_PREFIX): value
+        for key, value in (builder.main.metadata.get("annotations") or {}).items()
+        if key.startswith(DEVICE_PREFIX)
+    }
     if not settings:
         return
 
     def locate(name: str) -> SourceField:
         return builder.main.at("metadata", "annotations", f"{DEVICE_PREFIX}{name}")
 
-    device_class = settings.pop(f"{DEVICE_PREFIX}device-class", None)
+    device_class = settings.pop("device-class", None)
     if device_class is None:
-        for key in settings:
-            subfield = builder.main.at("metadata", "annotations", key)
-            builder.report.invalid(subfield, f"has no effect without {DEVICE_PREFIX}device-class")
+        for name in settings:
+            message = f"has no effect without {DEVICE_PREFIX}device-class"
+            builder.report.invalid(locate(name), message)
         return
     claim: dict[str, tuple[Any, SourceField]] = {
         "deviceClassName": (device_class, locate("device-class"))
     }
-    count = settings.pop(f"{DEVICE_PREFIX}device-count", None)
+    count = settings.pop("device-count", None)
     if count is not None and not str(count).isdecimal():
         builder.report.invalid(locate("device-count"), f"must be a number of devices, got {count}")
     elif count is not None:
         claim["count"] = (int(count), locate("device-count"))
-    selectors = settings.pop(f"{DEVICE_PREFIX}cel-selector", None)
+    selectors = settings.pop("cel-selector", None)
     if selectors is not None:
         lines = [line.strip() for line in str(selectors).splitlines() if line.strip()]
         claim["selectors"] = (lines, locate("cel-selector"))
-    container = settings.pop(f"{DEVICE_PREFIX}container-name", None)
+    container = settings.pop("container-name", None)
     if container not in (None, MAIN):
         builder.report.unsupported(
             locate("container-name"), "is not supported; only the container main gets devices"
         )
-    for key in settings:
-        subfield = builder.main.at("metadata", "annotations", key)
+    for name in settings:
         builder.report.unsupported(
-            subfield,
+            locate(name),
             "is not supported; the annotations are device-class, device-count and cel-selector",
         )
     for index, role in enumerate(builder.roles):
