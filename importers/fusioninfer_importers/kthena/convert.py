@@ -20,7 +20,7 @@ from fusioninfer_importers.kthena.models import (
     ModelServer,
     ModelServing,
 )
-from fusioninfer_importers.kthena.routes import SharedTarget, convert_route, convert_shared
+from fusioninfer_importers.kthena.routes import SharedTarget, convert_route, set_routed_by
 from fusioninfer_importers.kthena.scaling import Policy, convert_policies
 from fusioninfer_importers.kthena.servers import Server, check_traffic_policy, convert_server
 from fusioninfer_importers.kthena.serving import Serving, convert_gang, convert_serving
@@ -71,7 +71,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     for document, route in validate_kind(report, documents, "ModelRoute", ModelRoute):
         consume_envelope(report, document, _LABEL_PREFIX)
         shared += convert_route(report, document, route.spec, servers)
-    convert_shared(shared)
+    set_routed_by(shared)
     for server in servers.values():
         check_traffic_policy(server)
     policies: list[Policy] = []

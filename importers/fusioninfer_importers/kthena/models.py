@@ -69,8 +69,8 @@ class ServingGroup(ImportedModel):
     roles: Annotated[list[Role], Field(min_length=1, max_length=4)]
 
     @property
-    def gang_policies(self) -> list[str]:
-        """The fields that set a gang policy; at most one may."""
+    def gang_policy_keys(self) -> list[str]:
+        """Keys of the fields that set a gang policy; at most one may."""
         fields = {"gangPolicy": self.gang_policy, "gangpolicy": self.lowercase_gang_policy}
         return [key for key, policy in fields.items() if policy is not None]
 

@@ -47,7 +47,7 @@ def convert_template(
     builder: ServiceBuilder, target: Location, template: PodTemplate, role: str, field: SourceField
 ) -> None:
     """Convert a pod template: selectors and variables use labels of our pods."""
-    pod_spec, new_positions = _replace_variables(template.spec, builder.main.name, role)
+    pod_spec, new_positions = _replace_variables(template.spec, str(builder.main.name), role)
     spec = _replace_labels(builder.report, pod_spec, field / "spec")
     converted = {"metadata": template.metadata, "spec": spec}
     builder.copy(
@@ -57,8 +57,8 @@ def convert_template(
         env = field / "spec" / key / index / "env"
         for number, _ in enumerate(env.value):
             if number in positions:
-                subfield = (*target, "spec", key, index, "env", positions[number])
-                builder.set_origin(subfield, env / number, copied=True)
+                variable_target = (*target, "spec", key, index, "env", positions[number])
+                builder.set_origin(variable_target, env / number, copied=True)
             else:
                 builder.report.left_out(
                     env / number, "Kthena's controller overwrites it in every container"
@@ -83,36 +83,37 @@ def _find_containers_with_env(spec: Any) -> Iterator[tuple[tuple[str, int], dict
 
 
 def _replace_variables(
-    template_spec: dict[str, Any] | None, service: Any, role: str
+    template_spec: dict[str, Any] | None, service: str, role: str
 ) -> tuple[dict[str, Any] | None, dict[tuple[str, int], dict[int, int]]]:
     """Replace variables that are read from Kthena's labels with the labels' values.
 
-    Return the pod spec and, for each container, the new index of each of its variables by the old
-    index. Variables that Kthena overwrites are dropped.
+    Variables that Kthena overwrites are dropped.
+
+    Returns:
+        The pod spec, and for each container the new index of each variable by its old index.
     """
     spec = copy.deepcopy(template_spec)
     new_positions: dict[tuple[str, int], dict[int, int]] = {}
-    values: dict[str | None, Any] = {NAME: str(service), ROLE: role}
-    values.update(_COMPOSED)
-    for subfield, container in _find_containers_with_env(spec):
+    values = {NAME: service, ROLE: role}
+    for container_key, container in _find_containers_with_env(spec):
         helpers: list[dict[str, Any]] = []
         env = container["env"]
         for position, variable in enumerate(env):
             label = _find_label(variable)
-            if label not in values:
-                continue
-            value = values[label]
-            if not isinstance(value, str):
-                helper, name_label = value
+            if label in values:
+                value = values[label]
+            elif label in _COMPOSED:
+                helper, name_label = _COMPOSED[label]
                 if helper not in helpers:
                     helpers.append(copy.deepcopy(helper))
-                prefix = service if name_label == NAME else role
-                value = f"{prefix}-$({helper['name']})"
-            rest = {name: value for name, value in variable.items() if name != "valueFrom"}
+                value = f"{values[name_label]}-$({helper['name']})"
+            else:
+                continue
+            rest = {key: item for key, item in variable.items() if key != "valueFrom"}
             env[position] = {**rest, "value": value}
         kept = [number for number, variable in enumerate(env) if not _is_overwritten(variable)]
         container["env"] = [*helpers, *(env[number] for number in kept)]
-        new_positions[subfield] = {old: new + len(helpers) for new, old in enumerate(kept)}
+        new_positions[container_key] = {old: new + len(helpers) for new, old in enumerate(kept)}
     return spec, new_positions
 
 
@@ -121,19 +122,19 @@ def _is_overwritten(variable: Any) -> bool:
     return isinstance(name, str) and name in labels.KTHENA_ENVIRONMENT
 
 
-def _find_label(variable: Any) -> str | None:
-    """Return the pod label that a variable is read from."""
+def _find_label(variable: Any) -> str:
+    """Return the pod label that a variable is read from; empty if it is read from none."""
     value: Any = variable
     for key in ("valueFrom", "fieldRef", "fieldPath"):
         value = value.get(key) if isinstance(value, Mapping) else None
     match = _LABEL.fullmatch(value) if isinstance(value, str) else None
-    return match[1] if match is not None else None
+    return match[1] if match is not None else ""
 
 
 def needs_environment(role: Role) -> bool:
     """Return whether a role's containers may read the variables that Kthena sets in every pod.
 
-    Single pods get them only if their template names one.
+    Roles of single pods need the variables only if a template names one.
     """
     templates = [
         template for template in (role.entry_template, role.worker_template) if template is not None

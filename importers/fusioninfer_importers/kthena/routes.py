@@ -133,11 +133,11 @@ def match_models(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
 
 @dataclass(frozen=True)
 class SharedTarget:
-    """A target of a rule that is in the route of another target's service.
+    """A target of a rule that another target's service has in its route.
 
     Attributes:
         server: The target.
-        main_server: The target whose service has the route.
+        main_server: The target whose service has the rule.
         field: The field that names the target.
     """
 
@@ -146,7 +146,7 @@ class SharedTarget:
     field: SourceField
 
 
-def convert_shared(shared: Sequence[SharedTarget]) -> None:
+def set_routed_by(shared: Sequence[SharedTarget]) -> None:
     """Set `routedBy` in services that have no route rule of their own."""
     for share in shared:
         if not _has_rules(share.server):
@@ -161,7 +161,7 @@ def convert_route(
     spec: ModelRouteSpec,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[SharedTarget]:
-    """Convert a ModelRoute; return the targets that other services' routes lead to."""
+    """Convert a ModelRoute; return the targets whose rules are in other services' routes."""
     field = document.at("spec")
     if not spec.model_name and not spec.lora_adapters:
         report.invalid(field / "modelName", "is required without loraAdapters")
@@ -192,7 +192,7 @@ def convert_route(
         report.left_out(field / "loraAdapters", message)
     unique = {id(server): server for server in used}.values()
     for server in unique:
-        if not any(server is share.server for share in shared) or _has_rules(server):
+        if _has_rules(server):
             _copy_parent_refs(report, spec, field / "parentRefs", server)
         _rewrite_model_name(report, spec, field / "modelName", server)
         roles = {role["componentType"] for role in server.serving.builder.roles}
@@ -242,7 +242,7 @@ def _find_main_server(targets: Sequence[Target]) -> Server:
 def _find_shared_targets(
     report: ConversionReport, targets: Sequence[Target]
 ) -> Iterator[SharedTarget]:
-    """Yield the targets of a rule except for the main one, whose retries the rule has."""
+    """Yield a rule's targets other than the main one; their retries must equal the main one's."""
     for _, server, subfield in targets:
         main = _find_main_server(targets)
         if server is main:
@@ -327,7 +327,6 @@ def _add_rule(
             {**make_pool_ref(backend.serving.builder.main.name), "weight": _get_weight(model)}
             for model, backend, _ in targets
         ]
-    subfield = server.document.at("spec", "trafficPolicy")
     if policy is not None and policy.retry is not None:
         interval = policy.retry.retry_interval
         backoff = {} if interval is None else {"backoff": interval}
@@ -335,7 +334,8 @@ def _add_rule(
     builder.derive(target, route_rule, field / "modelMatch")
     builder.set_origin((*target, "name"), field / "name", copied=True)
     builder.set_origin((*target, "backendRefs"), field / "targetModels")
-    builder.set_origin((*target, "retry"), subfield / "retry")
+    retry_field = server.document.at("spec", "trafficPolicy", "retry")
+    builder.set_origin((*target, "retry"), retry_field)
 
 
 def _copy_parent_refs(

@@ -53,8 +53,8 @@ _DEFAULT_TOLERANCE = 10
 # Bounds of autoscaling/v2.
 _MAX_WINDOW_SECONDS = 3600
 _MAX_PERIOD_SECONDS = 1800
-# Defaults of whole policies (pkg/autoscaler/webhook/autoscalingpolicy_mutator.go), and the CRD's
-# defaults for single fields.
+# Defaults for policies that are not set (pkg/autoscaler/webhook/autoscalingpolicy_mutator.go), and
+# the CRD's defaults for single fields.
 _UP = StablePolicy.model_construct(instances=4, percent=100, period="1m", stabilization_window="0s")
 _DOWN = StablePolicy.model_construct(
     instances=0, percent=100, period="1m", stabilization_window="5m"
@@ -75,7 +75,7 @@ class _RoleAutoscaling:
     """Autoscaling of one role.
 
     Attributes:
-        name: The role.
+        name: Name of the role.
         bounds: Minimum and maximum number of replicas.
         metrics: Metrics with their fields.
         sources: Sources of the metrics by name, with their fields.
@@ -161,9 +161,9 @@ def _convert_targets(
         _report_unused(report, policy)
         return
     block = field / "homogeneousTarget"
-    target, sub = homogeneous.target, homogeneous.target.sub_targets
+    target, sub_target = homogeneous.target, homogeneous.target.sub_targets
     serving = _find_serving(report, target.target_ref, block / "target" / "targetRef", servings)
-    if serving is None or sub is None or sub.kind != "Role":
+    if serving is None or sub_target is None or sub_target.kind != "Role":
         if serving is not None:
             report.unsupported(block, _GROUPS_UNSUPPORTED)
         _report_unused(report, policy, block)
@@ -179,9 +179,8 @@ def _convert_targets(
         endpoint = MetricSource(pod=target.metric_endpoint)
         sources = {**{metric.key: (endpoint, subfield) for metric, _ in metrics}, **sources}
     bounds = (homogeneous.min_replicas, homogeneous.max_replicas)
-    _add_autoscalers(
-        report, policy, serving, [_RoleAutoscaling(sub.name or "", bounds, metrics, sources, block)]
-    )
+    scaled = [_RoleAutoscaling(sub_target.name or "", bounds, metrics, sources, block)]
+    _add_autoscalers(report, policy, serving, scaled)
 
 
 def _convert_disaggregated(
@@ -278,7 +277,7 @@ def _add_autoscalers(
                 role_scaling.field / "minReplicas",
                 f"must be at most maxReplicas ({maximum}), got {minimum}",
             )
-            minimum = maximum  # checks the other fields as well
+            minimum = maximum  # so that the other fields are checked as well
         _set_initial_replicas(report, serving, indexes[0], role_scaling)
         if minimum == maximum and not role_scaling.metrics:
             report.left_out(
@@ -314,8 +313,8 @@ def _add_autoscalers(
     if not has_autoscaler:
         _report_unused(report, policy)
     elif policy.spec.metrics:
-        subfield = policy.document.at("spec", "metrics")
-        report.translated(subfield, "apply to the roles that set no metrics")
+        metrics_field = policy.document.at("spec", "metrics")
+        report.translated(metrics_field, "apply to the roles that set no metrics")
 
 
 def _set_initial_replicas(
@@ -327,8 +326,8 @@ def _set_initial_replicas(
     initial = 1 if replicas is None else replicas
     start = min(max(initial, minimum), maximum)
     if start != initial:
-        subfield = serving.builder.main.at("spec", "template", "roles", index, "replicas")
-        serving.builder.derive(("spec", "roles", index, "replicas"), start, subfield)
+        replicas_field = serving.builder.main.at("spec", "template", "roles", index, "replicas")
+        serving.builder.derive(("spec", "roles", index, "replicas"), start, replicas_field)
         report.translated(
             role_scaling.field,
             f"{role_scaling.name} starts with {start} replicas, within its bounds",
@@ -376,20 +375,19 @@ def convert_metrics(
     """
     pod_metrics: list[dict[str, Any]] = []
     queries: list[dict[str, Any]] = []
-    servers: dict[str, None] = {}
-    for metric, subfield in metrics:
-        report.consume(subfield)
-        source, source_field = sources.get(metric.key, (MetricSource(), subfield))
+    address: str | None = None
+    for metric, metric_field in metrics:
+        report.consume(metric_field)
+        source, source_field = sources.get(metric.key, (MetricSource(), metric_field))
         target = str(metric.target_value)
         if source.prometheus is not None:
             prometheus = source_field / "prometheus"
-            servers[source.prometheus.server_url] = None
-            if len(servers) > 1:
-                servers.popitem()
+            if address not in (None, source.prometheus.server_url):
                 report.unsupported(
                     prometheus / "serverURL", "must be the same address for all metrics of a role"
                 )
                 continue
+            address = source.prometheus.server_url
             report.consume(source_field)
             queries.append({"query": source.prometheus.query, "target": target})
             continue
@@ -409,7 +407,7 @@ def convert_metrics(
             "metrics as queries (they are ignored)",
         )
     if queries:
-        return {"engine": "KEDA", "prometheus": next(iter(servers)), "metrics": queries}
+        return {"engine": "KEDA", "prometheus": address, "metrics": queries}
     return {"metrics": pod_metrics}
 
 
@@ -434,10 +432,10 @@ def convert_behavior(
 ) -> dict[str, Any]:
     """Convert the behavior of a policy to that of a HorizontalPodAutoscaler."""
     behavior = spec.behavior or Behavior()
-    up, subfield = behavior.scale_up, field / "behavior" / "scaleUp"
+    up, up_field = behavior.scale_up, field / "behavior" / "scaleUp"
     stable = (up.stable_policy if up is not None else None) or _UP
     rules_by_direction = {
-        "scaleUp": _convert_rules(report, stable, subfield / "stablePolicy", _UP),
+        "scaleUp": _convert_rules(report, stable, up_field / "stablePolicy", _UP),
         "scaleDown": _convert_rules(
             report, behavior.scale_down or _DOWN, field / "behavior" / "scaleDown", _DOWN
         ),
@@ -445,10 +443,10 @@ def convert_behavior(
     report.consume(field / "behavior")
     panic = up.panic_policy if up is not None else None
     if panic is not None and panic.percent == 0:
-        report.left_out(subfield / "panicPolicy", "adds no instance (percent: 0); ignored")
+        report.left_out(up_field / "panicPolicy", "adds no instance (percent: 0); ignored")
     elif panic is not None:
         report.unsupported(
-            subfield / "panicPolicy",
+            up_field / "panicPolicy",
             "is not supported by HorizontalPodAutoscaler; raise percent and period of "
             "stablePolicy instead",
         )
@@ -460,8 +458,8 @@ def convert_behavior(
             f"{spec.tolerance_percent} needs Kubernetes 1.35, or the feature gate "
             f"HPAConfigurableTolerance of 1.33; otherwise the tolerance is {_DEFAULT_TOLERANCE}",
         )
-        for direction in rules_by_direction.values():
-            direction["tolerance"] = f"{10 * (spec.tolerance_percent or 0)}m"
+        for rules in rules_by_direction.values():
+            rules["tolerance"] = f"{10 * (spec.tolerance_percent or 0)}m"  # 10% is 100m
     return rules_by_direction
 
 

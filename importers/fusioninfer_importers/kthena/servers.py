@@ -153,10 +153,10 @@ def get_labels(main: SourceDocument, role: Role) -> dict[str, Any]:
     """Return the labels that all entry pods of a role share."""
     metadata = role.entry_template.metadata or {}
     pod_labels = metadata.get("labels")
-    static = {NAME: main.name, ROLE: role.name, f"{PREFIX}entry": "true"}
+    user_labels = pod_labels if isinstance(pod_labels, Mapping) else {}
     if main.kind == DEPLOYMENT:
-        static = {}
-    return {**static, **(pod_labels if isinstance(pod_labels, Mapping) else {})}
+        return dict(user_labels)
+    return {NAME: main.name, ROLE: role.name, f"{PREFIX}entry": "true", **user_labels}
 
 
 def _is_match(selector: Mapping[str, str], pod_labels: Mapping[str, Any]) -> bool:
@@ -177,7 +177,7 @@ def _convert_phases(serving: Serving, group: PDGroup | None, field: SourceField)
         PREFILLER: (group.prefill_labels, field / "prefillLabels"),
         DECODER: (group.decode_labels, field / "decodeLabels"),
     }
-    for kind, (selector, subfield) in selector_by_type.items():
+    for component_type, (selector, subfield) in selector_by_type.items():
         builder.report.consume(subfield)
         matched = [
             index
@@ -187,7 +187,7 @@ def _convert_phases(serving: Serving, group: PDGroup | None, field: SourceField)
         if not matched:
             builder.report.error(REFERENCE_MISSING, subfield, "select no role of the ModelServing")
         for index in matched:
-            builder.derive(("spec", "roles", index, "componentType"), kind, subfield)
+            builder.derive(("spec", "roles", index, "componentType"), component_type, subfield)
 
 
 def read_engine_commands(role: Role) -> list[EngineCommand]:
@@ -202,22 +202,23 @@ def read_engine_commands(role: Role) -> list[EngineCommand]:
 
 
 def _check_engine(serving: Serving, spec: ModelServerSpec, field: SourceField) -> None:
-    report, subfield = serving.builder.report, field / "inferenceEngine"
-    report.consume(subfield, field / "model")
+    report, engine_field = serving.builder.report, field / "inferenceEngine"
+    report.consume(engine_field, field / "model")
     engine_commands = [command for role in serving.roles for command in read_engine_commands(role)]
     engines = {command.engine.name for command in engine_commands if command.engine is not None}
     expected_engine = _ENGINES[spec.inference_engine]
     if engines and engines != {expected_engine}:
-        report.invalid(subfield, f"must match the engine of the pods, {', '.join(sorted(engines))}")
+        message = f"must match the engine of the pods, {', '.join(sorted(engines))}"
+        report.invalid(engine_field, message)
     elif not engines and spec.inference_engine == "SGLang":
         report.unsupported(
-            subfield,
+            engine_field,
             "the engine cannot be detected, and the endpoint picker would read vLLM's metrics; "
             "start it with `python3 -m sglang.launch_server`",
             ENGINE_UNKNOWN,
         )
     elif not engines:
-        report.info(ENGINE_UNKNOWN, subfield, "the engine cannot be detected; assuming vLLM")
+        report.info(ENGINE_UNKNOWN, engine_field, "the engine cannot be detected; assuming vLLM")
     served = {name for command in engine_commands for name in command.served_names or ()}
     if spec.model is not None and served and spec.model not in served:
         report.warning(
@@ -232,22 +233,22 @@ def _check_engine(serving: Serving, spec: ModelServerSpec, field: SourceField) -
 def _convert_connector(serving: Serving, spec: ModelServerSpec, field: SourceField) -> None:
     """Set the KV cache transfer from prefill to decode pods."""
     builder, connector_spec = serving.builder, spec.kv_connector
-    kind = connector_spec.type or "http" if connector_spec is not None else "http"
-    pair = [
+    kind = (None if connector_spec is None else connector_spec.type) or "http"
+    pd_indexes = [
         index
         for index, role in enumerate(builder.roles)
         if role["componentType"] in (PREFILLER, DECODER)
     ]
-    if connector_spec is not None and not pair:
+    if connector_spec is not None and not pd_indexes:
         builder.report.left_out(field, "has no effect without prefill and decode; ignored")
         return
     if connector_spec is not None:
         builder.report.consume(field)
     if kind == "http":
-        for index in pair:
+        for index in pd_indexes:
             role = serving.roles[index]
             if read_engine_commands(role) and not _has_kv_transfer(role):
-                # In Kthena the engines serve anyway: decode computes prompts again.
+                # In Kthena such engines serve anyway: decode computes each prompt again.
                 target = ("spec", "roles", index, "kvTransfer")
                 builder.default(target, {"enabled": False}, field)
         if connector_spec is not None:
@@ -257,7 +258,7 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, field: SourceFie
             )
         return
     connector, protocol = _CONNECTORS[kind]
-    for index in pair:
+    for index in pd_indexes:
         settings: dict[str, Any] = {}
         if not _has_kv_transfer(serving.roles[index]):
             settings["connector"] = connector
@@ -298,14 +299,15 @@ def _uses_entrypoint(container: Mapping[str, Any]) -> bool:
 
 
 def _move_engine(serving: Serving, index: int, port: int, field: SourceField) -> None:
-    """Change the port of a decode engine that its image's entrypoint starts: the sidecar uses it.
+    """Start a decode engine on another port than the ModelServer's, which the sidecar uses.
 
-    The ModelServer names the engine, so its port flag is known.
+    Only for engines that their image's entrypoint starts: their port flag is known, because the
+    ModelServer names the engine.
     """
-    builder, subfield = serving.builder, ("spec", "roles", index)
+    builder, role = serving.builder, ("spec", "roles", index)
     keys = ("leaderTemplate", "template")
-    block = next(key for key in keys if builder.get((*subfield, key)) is not None)
-    containers: Location = (*subfield, block, "spec", "containers")
+    template = next(key for key in keys if builder.get((*role, key)) is not None)
+    containers: Location = (*role, template, "spec", "containers")
     entries = _list_entry_containers(serving.roles[index])
     used = [number for _, numbers in entries for number in numbers]
     for position, (container, numbers) in enumerate(entries):
@@ -314,8 +316,9 @@ def _move_engine(serving: Serving, index: int, port: int, field: SourceField) ->
         new = next(number for number in itertools.count(port + 1) if number not in used)
         args = _replace_port(container["args"], port, new)
         builder.default((*containers, position, "args"), args, field)
-        settings = {**(builder.get((*subfield, "kvTransfer")) or {}), "enabled": False}
-        builder.default((*subfield, "kvTransfer"), {**settings, "enginePort": new}, field)
+        settings = builder.get((*role, "kvTransfer")) or {}
+        new_settings = {**settings, "enabled": False, "enginePort": new}
+        builder.default((*role, "kvTransfer"), new_settings, field)
         builder.report.chosen(
             field, f"the decode engine listens on {new}, because the sidecar has port {port}"
         )
@@ -338,11 +341,10 @@ def check_traffic_policy(server: Server) -> None:
     policy, builder = server.spec.traffic_policy, server.serving.builder
     if policy is None:
         return
-    if builder.get((*server.router, "httproute", "routedBy")) is not None:
-        # The rule of another service routes its requests. `convert_route` compared the retries.
-        builder.report.consume(server.document.at("spec", "trafficPolicy"))
-        return
     report, field = builder.report, server.document.at("spec", "trafficPolicy")
+    report.consume(field)
+    if builder.get((*server.router, "httproute", "routedBy")) is not None:
+        return  # another service's rule routes the requests; `convert_route` compared the retries
     has_rules = builder.get((*server.router, "httproute", "rules")) is not None
     if policy.retry is not None and not has_rules:
         report.unsupported(
@@ -357,4 +359,3 @@ def check_traffic_policy(server: Server) -> None:
             f"{policy.timeout} is ignored: Kthena's timeout covers only the wait for response "
             "headers, and a timeout of an HTTPRoute would cut streamed responses",
         )
-    report.consume(field)

@@ -96,13 +96,13 @@ def _convert_role_templates(
     builder.default((*target, "multinode", "launcher"), "none", entry)
     leader = (*target, "leaderTemplate")
     convert_template(builder, leader, role.entry_template, role.name, entry)
-    worker, followers = field / "workerTemplate", (*target, "workerTemplate")
+    worker, worker_field = (*target, "workerTemplate"), field / "workerTemplate"
     if role.worker_template is None:
-        builder.report.invalid(worker, "is required with workerReplicas above 0")
+        builder.report.invalid(worker_field, "is required with workerReplicas above 0")
         # Prevents further findings about the missing template.
-        builder.default(followers, builder.get(leader), entry)
+        builder.default(worker, builder.get(leader), entry)
     else:
-        convert_template(builder, followers, role.worker_template, role.name, worker)
+        convert_template(builder, worker, role.worker_template, role.name, worker_field)
 
 
 def _convert_role_rollout(
@@ -202,8 +202,9 @@ def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, field: So
     if policy == "None":
         for index, _ in enumerate(builder.roles):
             builder.derive(("spec", "roles", index, "restartPolicy"), "None", subfield)
-    is_single = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (None, 1)
-    if policy == "ServingGroupRecreate" and is_single:
+    roles = spec.template.roles
+    has_single_replica = len(roles) == 1 and roles[0].replicas in (None, 1)
+    if policy == "ServingGroupRecreate" and has_single_replica:
         report.translated(
             subfield, "the group is one replica, which LeaderWorkerSet recreates as a whole"
         )
@@ -231,36 +232,33 @@ def _convert_rollout(
 ) -> None:
     strategy = spec.rollout_strategy or RolloutStrategy()
     target = ("spec", "rollout")
-    level, kind = (*target, "level"), source_field / "type"
-    update, subfield = (
-        strategy.rolling_update_configuration,
-        source_field / "rollingUpdateConfiguration",
-    )
+    level, type_field = (*target, "level"), source_field / "type"
+    subfield = source_field / "rollingUpdateConfiguration"
     groups = 1 if spec.replicas is None else spec.replicas
     # Empty mappings mean the defaults; otherwise each field is consumed separately.
     builder.report.consume(*(field for field in (source_field, subfield) if field.value == {}))
     if strategy.type == "RoleRollingUpdate":
-        builder.derive(level, "Role", kind)
-        if update is not None:
+        builder.derive(level, "Role", type_field)
+        if strategy.rolling_update_configuration is not None:
             builder.report.invalid(
                 subfield, "conflicts with RoleRollingUpdate; set it on the roles"
             )
         return
-    builder.report.consume(kind)
-    update = update or RollingUpdate()
+    builder.report.consume(type_field)
+    update = strategy.rolling_update_configuration or RollingUpdate()
     if groups == 1 and update.partition in (None, 0, "0%"):
         # Kthena replaces all replicas of the only group at once.
         builder.report.consume(subfield / "partition", subfield / "maxUnavailable")
         if strategy.type is not None:
             builder.report.translated(
-                kind, "with a single group, its replicas are updated one after another"
+                type_field, "with a single group, its replicas are updated one after another"
             )
         if update.max_unavailable is not None:
             builder.report.translated(
                 subfield / "maxUnavailable", "has no effect with a single group; ignored"
             )
         return
-    builder.default(level, "Group", kind)
+    builder.default(level, "Group", type_field)
     builder.copy_fields(target, subfield, "maxUnavailable")
     if update.partition is not None:
         count = count_replicas(update.partition, groups)
@@ -276,7 +274,7 @@ def convert_gang(serving: Serving) -> None:
     builder, group = serving.builder, serving.model.spec.template
     field = builder.main.at("spec")
     group_field, scheduler = field / "template", builder.get((*SCHEDULING, "schedulerName"))
-    if len(group.gang_policies) > 1:
+    if len(group.gang_policy_keys) > 1:
         builder.report.invalid(
             group_field / "gangpolicy", "conflicts with gangPolicy; remove one of them"
         )
@@ -286,7 +284,7 @@ def convert_gang(serving: Serving) -> None:
     # With Volcano Kthena always creates PodGroups, otherwise never (podgroupmanager,
     # shouldCreatePodGroup).
     uses_volcano = scheduler == VOLCANO
-    for key in group.gang_policies:
+    for key in group.gang_policy_keys:
         subfield = group_field / key
         builder.report.consume(subfield)
         if not uses_volcano:
@@ -307,7 +305,7 @@ def convert_gang(serving: Serving) -> None:
 def _report_without_gang(serving: Serving, field: SourceField) -> None:
     """Report gang settings, which have no effect where Kueue admits each replica separately."""
     report, group = serving.builder.report, serving.model.spec.template
-    for key in group.gang_policies:
+    for key in group.gang_policy_keys:
         report.consume(field / key)
         if (field / key / "minRoleReplicas").value:
             report.unsupported(field / key / "minRoleReplicas", _CONFLICTS_WITH_KUEUE)
@@ -316,7 +314,7 @@ def _report_without_gang(serving: Serving, field: SourceField) -> None:
 
 
 def _choose_gang_mode(serving: Serving) -> str | None:
-    """Set the gang's minima for autoscaled roles; return its mode, None to leave it unset."""
+    """Set the gang's minima for autoscaled roles; return its mode, or None to leave it unset."""
     builder = serving.builder
     minima = builder.get(_MIN_ROLE_REPLICAS) or {}
     scaled = {
