@@ -84,7 +84,7 @@ class ConversionReport:
         self._consumed.update(fields)
 
     def is_consumed(self, field: SourceField) -> bool:
-        """Return whether a field was used or reported; its parents do not count."""
+        """Return whether a field itself was used or reported; its parents do not count."""
         return field in self._consumed
 
     def unsupported(self, field: SourceField, message: str, rule: Rule = FIELD_UNSUPPORTED) -> None:
@@ -154,9 +154,9 @@ class ConversionReport:
                 self.unsupported(leaf, "is not supported; remove it")
 
     def _report_unused(self, used: Collection[Origin]) -> None:
-        """Warn of documents without any effect, unless another warning or error is about them.
+        """Warn of documents without any effect that have no other warning or error.
 
-        Infos about them are not enough, because infos are shown only with services.
+        Infos do not count, because they are shown only with services.
         """
         reported = {
             document
@@ -251,7 +251,7 @@ class ServiceBuilder:
         self.set_origin(target, field)
 
     def set_origin(self, target: Location, field: SourceField, *, copied: bool = False) -> None:
-        """Set the source field of a field of our manifest, for findings."""
+        """Set the source field that findings about a field of our manifest name."""
         self._origins[_strip_spec(target)] = FieldOrigin(field, copied)
 
     def add_source(self, document: SourceDocument) -> None:
@@ -275,8 +275,9 @@ class ServiceBuilder:
             # Nested values may belong to the source document, which must not change.
             parents[-1][part] = copy.copy(parents[-1][part])
             parents.append(parents[-1][part])
-        for parent, part in zip(reversed(parents), reversed(target), strict=True):
-            if part == target[-1] or not parent[part]:
+        del parents[-1][target[-1]]
+        for parent, part in zip(reversed(parents[:-1]), reversed(target[:-1]), strict=True):
+            if not parent[part]:
                 del parent[part]
         return self._find_origin(target)
 

@@ -27,18 +27,17 @@ def convert_queue(builder: ServiceBuilder) -> bool:
     would treat each pod as a job and never remove its scheduling gates.
     """
     service_queue = builder.get(_SERVICE_QUEUE_LABEL)
-    pod_queues = {subfield: builder.get(subfield) for subfield in _find_pod_queue_labels(builder)}
+    pod_queues = {label: builder.get(label) for label in _list_pod_queue_labels(builder)}
     queue = service_queue if _is_queue(service_queue) else next(iter(pod_queues.values()), None)
     if not _is_queue(queue):
         return False
+    # Without a label on the document, all pods must have the same one.
     if queue is not service_queue and any(other != queue for other in pod_queues.values()):
         return False
     report = builder.report
     queue_labels = {_SERVICE_QUEUE_LABEL: service_queue, **pod_queues}
     (label_field, _), *duplicates = [
-        (builder.remove(subfield), value)
-        for subfield, value in queue_labels.items()
-        if value is not None
+        (builder.remove(label), value) for label, value in queue_labels.items() if value is not None
     ]
     if builder.get((*SCHEDULING, "queue")) is not None:
         volcano_queue = builder.remove((*SCHEDULING, "queue"))
@@ -65,8 +64,8 @@ def _is_queue(value: Any) -> bool:
     return (isinstance(value, str) and bool(value)) or is_output(value)
 
 
-def _find_pod_queue_labels(builder: ServiceBuilder) -> Iterator[Location]:
-    """Yield the location of the queue label in each pod template, whether it is set or not."""
+def _list_pod_queue_labels(builder: ServiceBuilder) -> Iterator[Location]:
+    """Yield the location of the queue label in each pod template, even where it is not set."""
     for index, role in enumerate(builder.roles):
         for template in _TEMPLATES:
             if template in role:

@@ -55,7 +55,7 @@ def validate(
     """Validate a document, and report errors in it.
 
     Returns:
-        The document without unknown keys, or None if it has other errors.
+        The model without unknown keys, or None if the document has other errors.
     """
     try:
         return model.model_validate(document.raw)

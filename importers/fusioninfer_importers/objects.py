@@ -51,7 +51,7 @@ class ObjectMetadata(ImportedModel):
 
 
 class ImportedObject(ImportedModel):
-    """A custom resource; its class adds `spec`."""
+    """A Kubernetes object; subclasses add `spec`."""
 
     api_version: str
     kind: str
@@ -105,9 +105,9 @@ def consume_envelope(
 ) -> None:
     """Consume kind and metadata of a document that belongs to another document's service.
 
-    It does not become an object, so its labels and annotations are unsupported, except for keys
-    with the prefix `controller_prefix`, which the system's controllers set. `uses_name` is whether
-    the conversion uses the document's name.
+    The document does not become an object, so its labels and annotations are unsupported, except
+    for those that the system's controllers set, whose keys start with `controller_prefix`.
+    `uses_name` is whether the conversion uses the document's name.
     """
     report.consume(document.at("apiVersion"), document.at("kind"))
     field = document.at("metadata")
@@ -120,7 +120,7 @@ def consume_envelope(
 
 
 def check_name(report: ConversionReport, document: SourceDocument) -> None:
-    """Report a name or namespace that is not a string."""
+    """Report a name or namespace that is neither a string nor an Output."""
     for field in ("name", "namespace"):
         value = document.metadata.get(field)
         if value is not None and not isinstance(value, str) and not is_output(value):
@@ -130,7 +130,7 @@ def check_name(report: ConversionReport, document: SourceDocument) -> None:
 
 
 def _report_labels(
-    report: ConversionReport, document: SourceDocument, controller_prefix: str | None = None
+    report: ConversionReport, document: SourceDocument, controller_prefix: str | None
 ) -> None:
     """Report labels and annotations of a document that does not become an object."""
     for field in ("labels", "annotations"):

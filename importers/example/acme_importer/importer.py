@@ -1,4 +1,4 @@
-"""The entry point: the kinds that `convert` supports; it is imported only if an input has one."""
+"""The entry point. `acme_importer.convert` is imported only if an input has one of these kinds."""
 
 from fusioninfer_pulumi.plugins.importers import Importer
 

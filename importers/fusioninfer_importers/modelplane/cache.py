@@ -23,8 +23,8 @@ from fusioninfer_pulumi.plugins.importers import SourceDocument, SourceField, pa
 
 MOUNT_PATH = "/mnt/models"
 _MODEL = ("spec", "model")
-#: The warm-up Job's default timeout, and the assumed download speed, by which larger models get a
-#: longer one. Modelplane's Job has no timeout.
+#: The warm-up Job's default timeout, and the download speed that larger models' timeouts assume.
+#: Modelplane's Job has no timeout.
 _DEFAULT_HOURS, _GIB_PER_HOUR = 2, 100
 
 
@@ -133,7 +133,7 @@ def _find_engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
 
 
 def _choose_model_name(builder: ServiceBuilder) -> str | None:
-    """Return the model's path as its name; None if the engines set names or have several paths."""
+    """Return the model's path as its name, or None if engines set a name or differ in the path."""
     commands = [parse_command(container) for container in _find_engines(builder)]
     if any(command.has("--served-model-name") for command in commands):
         return None

@@ -23,7 +23,7 @@ _ENGINE = "engine"
 #: Fields that Modelplane adds to every pod (`backends/native.py` and `llmd.py`): shared memory for
 #: tensor parallelism, a readiness probe of serving pods, and the toleration of the taint of its
 #: nodes with GPUs. Kubernetes adds that toleration only to pods that request GPUs in `resources`.
-_MEMORY, _PORT = "dshm", 8000
+_VOLUME, _PORT = "dshm", 8000
 _TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 _PROBE = {"initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5}
 #: Variables by which the pods of an engine connect, with the values that LeaderWorkerSet's
@@ -70,7 +70,7 @@ def convert_template(
     containers = template.spec.get("containers")
     entries = containers if isinstance(containers, list) else None
     names = [container.get("name") for container in entries or () if isinstance(container, dict)]
-    # Our rules reject values that are not lists.
+    # Our rules reject `containers` that is not a list.
     if names != [_ENGINE] and (entries is not None or containers is None):
         builder.report.invalid(
             field / "spec" / "containers", f"must be one container named {_ENGINE}, got {names}"
@@ -104,8 +104,8 @@ def _complete_spec(spec: dict[str, Any], *, is_multi_pod: bool, is_serving: bool
     volumes, mounts = spec.get("volumes") or [], engine.get("volumeMounts") or []
     completed = {**spec, "containers": [engine, *spec["containers"][1:]]}
     if isinstance(volumes, list) and isinstance(mounts, list) and not _has_memory(volumes, mounts):
-        engine["volumeMounts"] = [*mounts, {"name": _MEMORY, "mountPath": SHARED_MEMORY}]
-        completed["volumes"] = [*volumes, {"name": _MEMORY, "emptyDir": {"medium": "Memory"}}]
+        engine["volumeMounts"] = [*mounts, {"name": _VOLUME, "mountPath": SHARED_MEMORY}]
+        completed["volumes"] = [*volumes, {"name": _VOLUME, "emptyDir": {"medium": "Memory"}}]
     tolerations = spec.get("tolerations") or []
     if isinstance(tolerations, list) and _TOLERATION not in tolerations:
         completed["tolerations"] = [*tolerations, dict(_TOLERATION)]
@@ -115,7 +115,7 @@ def _complete_spec(spec: dict[str, Any], *, is_multi_pod: bool, is_serving: bool
 def _has_memory(volumes: list[Any], mounts: list[Any]) -> bool:
     entries = [entry for entry in (*volumes, *mounts) if isinstance(entry, dict)]
     return any(
-        entry.get("mountPath") == SHARED_MEMORY or entry.get("name") == _MEMORY for entry in entries
+        entry.get("mountPath") == SHARED_MEMORY or entry.get("name") == _VOLUME for entry in entries
     )
 
 
@@ -135,7 +135,7 @@ def _read_env(spec: dict[str, Any]) -> list[Any]:
 
 
 def convert_replicas(builder: ServiceBuilder, replicas: int | None) -> None:
-    """Copy the number of replicas: each is a serving group, in which prefill and decode pair."""
+    """Convert replicas to serving groups: each has its own prefill and decode pods."""
     if replicas is not None:
         builder.copy(("spec", "groups"), replicas, builder.main.at("spec", "replicas"))
 
@@ -148,7 +148,7 @@ def convert_devices(
     """Convert the devices that a role's pods request to claims.
 
     Modelplane takes the DeviceClass from the InferenceClass of the pool where it runs a replica.
-    Here it is the driver that the expressions name: drivers install a class of that name.
+    Here the DeviceClass has the name of the driver in the expressions, as drivers install it.
     """
     selectors = [(selector, field) for selector, field in members if selector is not None]
     if not selectors:

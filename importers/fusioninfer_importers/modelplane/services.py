@@ -27,7 +27,7 @@ _DEPLOYMENT, _CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
 _GATEWAY = {"name": "inference-gateway", "namespace": "modelplane-system"}
 #: Scorers of Modelplane's endpoint picker (functions/compose-model-replica/function/routing.py).
 #: A prefill pod computes prompts of which at least 16 tokens, of 4 characters each, are not cached
-#: (`prefix-based-pd-decider`). The picker's block size is the engine's, as ours is.
+#: (`prefix-based-pd-decider`). Like ours, Modelplane's picker uses the engine's block size.
 _SCORERS = {"prefix-cache": 2, "queue": 1}
 _THRESHOLD = 16 * 4
 #: The largest weight of a backend.
@@ -69,7 +69,7 @@ class _Share:
 
     @property
     def fraction(self) -> Fraction:
-        """Its fraction of the requests, not divided by the sum of all entries' weights."""
+        """The deployment's part of the entry's weight, in proportion to its replicas."""
         return Fraction(self.weight * self.deployment.replicas, self.replicas)
 
 
