@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "capacity"), str(ROOT / "tests")]
 from capacity.tests.startup_logs import LOGS, Log, accelerator_of, command_of  # noqa: E402  # above
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.architecture import Compressed, find_architecture  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.cache import CacheLayout, make_layout  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.cache import CacheLayout, make_cache_layout  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.compressed import CompressedLayout  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.engines import GIB, SIZED_ENGINES, Memory, UnknownMemoryError  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.findings import check_fit  # noqa: E402  # likewise
@@ -134,7 +134,7 @@ def _make_layout(log: Log, versioned: Log) -> CacheLayout | CompressedLayout:
     assert model is not None, "logs are of models of the table"
     assert sizes is not None, "logs have plain arguments"
     memory = _divide_memory(log, versioned)
-    return make_layout(
+    return make_cache_layout(
         model.layers, memory.cache_bits or model.bits, model.bits, sizes.tensor, memory
     )
 

@@ -193,15 +193,15 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
 
 def _read_load(options: argparse.Namespace) -> Load | None:
-    rates = (options.requests_per_second, options.input_tokens, options.output_tokens)
-    if all(number is None for number in (*rates, options.ttft, options.tpot)):
+    required = (options.requests_per_second, options.input_tokens, options.output_tokens)
+    if all(value is None for value in (*required, options.ttft, options.tpot)):
         return None
-    if any(rate is None for rate in rates):
+    if any(value is None for value in required):
         raise SizingError(
             "a load requires --requests-per-second, --input-tokens and --output-tokens"
         )
     return Load(
-        *rates, _parse_seconds("--ttft", options.ttft), _parse_seconds("--tpot", options.tpot)
+        *required, _parse_seconds("--ttft", options.ttft), _parse_seconds("--tpot", options.tpot)
     )
 
 
@@ -254,7 +254,7 @@ def _build_role(
     kind: str,
     replicas: int,
 ) -> dict[str, Any]:
-    """Return a role whose container is generated; its template has only additions to that."""
+    """Return a role; its template has only what is added to the generated container."""
     layout, pool = proposal.layout, proposal.place.pool
     role: dict[str, Any] = {"name": name, "componentType": kind, "replicas": replicas}
     role["accelerator"] = request.accelerator.name
@@ -271,11 +271,8 @@ def _build_role(
     if proposal.prefillers and connector != NIXL:
         role["kvTransfer"] = {"connector": connector}
     container: dict[str, Any] = {}
-    words = (
-        [ENGINES[request.engine].length_flag, str(request.length)]
-        if request.length is not None
-        else []
-    )
+    flag = ENGINES[request.engine].length_flag
+    words = [flag, str(request.length)] if request.length is not None else []
     words += SIZED_ENGINES[request.engine].fp8_cache if layout.fp8_cache else ()
     if words:
         container["args"] = words

@@ -54,9 +54,9 @@ def render_proposals(
         yield f"transfer of the KV cache is not included. Source: {proposals[0].source}."
         yield f"Compared with {_ACCURACY}"
         yield ""
-    sibling = _describe_quantized(request)
-    if sibling is not None:
-        yield sibling
+    quantized = _describe_quantized(request)
+    if quantized is not None:
+        yield quantized
     yield from _explain_rejected(candidates, proposals, load)
 
 

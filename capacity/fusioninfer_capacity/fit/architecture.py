@@ -195,18 +195,16 @@ def read_config(config: Config) -> Architecture:
         UnknownArchitectureError: The config is not supported.
     """
     text = _rename_keys(_find_text_config(config))
-    kind = str(text.get("model_type") or config.get("model_type"))
+    kind = str(text.get("model_type") or config.get("model_type") or "")
+    if not kind:
+        raise UnknownArchitectureError("the config has no model_type")
     read_layer = _FAMILIES.get(kind)
     if read_layer is None:
         near = get_close_matches(kind, _FAMILIES, n=1, cutoff=0.7)
         hint = (
             f"; if its layers are the same as in {near[0]}, set model_type to that" if near else ""
         )
-        raise UnknownArchitectureError(
-            "the config has no model_type"
-            if kind == "None"
-            else f"unknown architecture {kind}{hint}"
-        )
+        raise UnknownArchitectureError(f"unknown architecture {kind}{hint}")
     stored = config.get("quantization_config") or text.get("quantization_config")
     quantization = read_quantization(stored) if stored else None
     if isinstance(quantization, str):
@@ -217,13 +215,14 @@ def read_config(config: Config) -> Architecture:
         raise UnknownArchitectureError(f"{count} layers are more than {_MAX_LAYERS}")
     hidden, vocabulary = _read(text, "hidden_size"), _read(text, "vocab_size")
     layers = tuple(read_layer(text, index) for index in range(count))
-    tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", _is_tied(kind))))
+    # Transformers ties embedding and head of Gemma by default.
+    is_tied = config.get("tie_word_embeddings", kind.startswith("gemma"))
     dtype = str(text.get("dtype") or text.get("torch_dtype") or config.get("dtype")
                 or config.get("torch_dtype") or "bfloat16")  # fmt: skip
     return Architecture(
         layers=layers,
         embedding=hidden * vocabulary,
-        tied=tied,
+        tied=bool(text.get("tie_word_embeddings", is_tied)),
         vision=_count_vision(config),
         hidden=hidden,
         vocabulary=vocabulary,
@@ -248,11 +247,6 @@ def read_config(config: Config) -> Architecture:
 
 
 _MAX_LAYERS = 1000
-
-
-def _is_tied(kind: str) -> bool:
-    """Return whether embedding and head are tied by default, as in Transformers."""
-    return kind.startswith("gemma")
 
 
 def _find_text_config(config: Config) -> Config:
@@ -325,7 +319,7 @@ def _count_vision(config: Config) -> int:
         return 0
 
     def size(*names: str) -> int:
-        sizes = (vision.get(name) or vision.get(f"vt_{name}") for name in names)
+        sizes = (vision.get(name) or vision.get(f"vt_{name}") for name in names)  # vt_: Kimi
         return int(next(filter(None, sizes), 0))
 
     width = size("hidden_size")
@@ -361,6 +355,7 @@ def _read_heads(text: Config) -> tuple[int, int, int]:
 
 
 def _make_attention(text: Config, *, gated: bool = False) -> Iterator[Part]:
+    """Yield the projections; that of the values is counted with `k_proj`."""
     heads, kv, head = _read_heads(text)
     hidden = _read(text, "hidden_size")
     queries = 2 if gated else 1
@@ -581,6 +576,7 @@ def _read_nemotron_h(text: Config, index: int) -> Layer:
     hidden = _read(text, "hidden_size")
     norm = Part("norm", hidden, split=False, bits=16)
     if kind == "*":
+        # The config's name of `head_dim`, and the module's name, differ from other families.
         attention = {**text, "head_dim": text.get("head_dim") or text.get("attention_head_dim")}
         parts = (norm, *(replace(part, name=part.name.replace("self_attn", "mixer"))
                          for part in _make_attention(attention)))  # fmt: skip
@@ -607,6 +603,7 @@ def _read_nemotron_h(text: Config, index: int) -> Layer:
     return Layer(parts, state)
 
 
+#: Letters of `hybrid_override_pattern` for the names in `layers_block_type`.
 _BLOCKS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
 
 
@@ -625,7 +622,7 @@ def _make_ungated_experts(text: Config) -> Iterator[Part]:
 
 
 def _read_gemma4(text: Config, index: int) -> Layer:
-    """Return a layer with a window, or a wider one without, whose values may be its keys.
+    """Return a layer; without a window it has wider heads, and its values may be its keys.
 
     Layers with experts have a feed-forward layer as well.
     """

@@ -78,13 +78,16 @@ class CacheLayout:
     def _page_bytes(self) -> int:
         """Bytes of a page in all layers of a group."""
         assert self._groups is not None, "checked by the caller"
-        widest = max(self._count_bytes(kind) for kind, _ in self._caches)
-        return self._groups[0] * self._widest_page_tokens * widest
+        return self._groups[0] * self._widest_page_tokens * self._widest_bytes
 
     def _count_page_tokens(self, kind: Cache) -> int:
         """Return the tokens in a page of a kind; pages of all kinds have the same bytes."""
-        widest = max(self._count_bytes(kind_of_layer) for kind_of_layer, _ in self._caches)
-        return self._widest_page_tokens * (widest // self._count_bytes(kind))
+        return self._widest_page_tokens * (self._widest_bytes // self._count_bytes(kind))
+
+    @property
+    def _widest_bytes(self) -> int:
+        """Bytes of a token in a layer of the widest kind."""
+        return max(self._count_bytes(kind) for kind, _ in self._caches)
 
     @property
     def _widest_page_tokens(self) -> int:
@@ -92,11 +95,10 @@ class CacheLayout:
         block = self.memory.block
         if not self._states:
             return block
-        widest = max(self._count_bytes(kind) for kind, _ in self._caches)
         largest = max(self._count_bytes(kind) for kind, _ in self._states)
         has_latents = any(kind.latent for kind, _ in self._caches)
         aligned = _ALIGNED_LATENT if has_latents else _ALIGNED
-        return max(block, -(-largest // (aligned * widest)) * aligned)
+        return max(block, -(-largest // (aligned * self._widest_bytes)) * aligned)
 
     def _count_bytes(self, kind: Kind) -> int:
         return kind.count_bytes(
@@ -144,7 +146,7 @@ class CacheLayout:
 _ALIGNED, _ALIGNED_LATENT = 16, 128
 
 
-def make_layout(
+def make_cache_layout(
     layers: Sequence[Layer], bits: int, state_bits: int, ways: int, memory: Memory
 ) -> CacheLayout | CompressedLayout:
     """Return the cache layout of the layers of one stage."""

@@ -178,7 +178,7 @@ def _choose_release(
 ) -> tuple[Version, str]:
     """Return the release whose memory is estimated, and its description.
 
-    Without a version in the image it is the newest supported release.
+    If the image names no release, the newest supported one is assumed.
 
     Raises:
         UnknownMemoryError: The release is too old, or a flag is not supported.
@@ -195,8 +195,10 @@ def _choose_release(
             raise UnknownMemoryError(f"{flag} is not supported by the estimate")
     name = f"{engine.title} {_format_version(version)}"
     if image_version is None:
-        return version, f"{name}, assumed, because the image names no release"
-    return version, f"{name}, estimated as {_format_version(newest)}" if version > newest else name
+        name += ", assumed, because the image names no release"
+    elif version > newest:
+        name += f", estimated as {_format_version(newest)}"
+    return version, name
 
 
 def _explain_doubt(command: EngineCommand, newest: Version) -> str | None:
@@ -272,18 +274,17 @@ def divide_vllm_memory(
 ) -> Memory:
     """Return how vLLM divides memory with tensor parallel size `ways` on `ranks` devices."""
     version, release = _choose_release(command, _VLLM_OLDEST, _VLLM_NEWEST, _VLLM_UNSUPPORTED)
-    explicit = _read_fraction(command, "--gpu-memory-utilization")
-    fraction = explicit if explicit is not None else 0.92 if version >= _GRAPHS else 0.9
+    default_fraction = 0.92 if version >= _GRAPHS else 0.9
+    fraction = _read_fraction(command, "--gpu-memory-utilization") or default_fraction
     automatic = command.value("--max-model-len") in AUTOMATIC_LENGTHS
-    is_large = device.large_batches
-    default = 8192 if is_large else 2048
+    default_tokens, default_sequences = (8192, 1024) if device.large_batches else (2048, 256)
     if version >= _LARGEST_BATCHES and device.total >= 160 * GIB:
-        default = 16384
-    batched = read_number(command, "--max-num-batched-tokens") or default
-    sequences = read_number(command, "--max-num-seqs") or (1024 if is_large else 256)
+        default_tokens = 16384
+    batched = read_number(command, "--max-num-batched-tokens") or default_tokens
+    sequences = read_number(command, "--max-num-seqs") or default_sequences
     has_images = bool(shape.vision) and not command.has("--language-model-only")
     overhead = _estimate_activations(command, version, shape, ways, batched, sequences)
-    overhead = max(overhead, shape.image) if has_images else overhead
+    overhead = max(overhead, shape.image if has_images else 0)
     routed = _count_expert_tokens(command, batched) if shape.experts_per_token else 0
     is_single = ranks == 1 and routed <= batched  # no copies that share experts
     overhead += _VLLM_OUTSIDE_ONE if is_single else _VLLM_OUTSIDE_MANY
@@ -297,6 +298,7 @@ def divide_vllm_memory(
     if doubt is None and shape.experts_per_token and device.name.startswith("MI"):
         doubt = "estimates for experts on AMD accelerators were up to 27 % wrong"
     has_prefixes = version >= _STATE_PREFIXES and not command.has("--no-enable-prefix-caching")
+    packing = "slots" if version >= _SLOTS else "tuples"
     return Memory(
         usable=int(device.total * fraction),
         overhead=overhead,
@@ -316,7 +318,7 @@ def divide_vllm_memory(
         allows_uneven_groups=version >= _UNEVEN,
         sequences=sequences,
         state_pages=2 if has_prefixes or command.has("--enable-prefix-caching") else 1,
-        packing="groups" if version >= _STRIDES else "slots" if version >= _SLOTS else "tuples",
+        packing="groups" if version >= _STRIDES else packing,
     )
 
 
@@ -345,8 +347,10 @@ def _estimate_activations(
     width, workspace = shape.expert_width or shape.intermediate, 0
     if shape.experts_per_token and version >= _UNCHUNKED:
         width = shape.intermediate
-        spread = command.engine is not None and command.engine.sizes.has_expert_parallelism(command)
-        expert = shape.expert_width / shape.experts_per_token / (1 if spread else ways)
+        is_whole = command.engine is not None and command.engine.sizes.has_expert_parallelism(
+            command
+        )
+        expert = shape.expert_width / shape.experts_per_token / (1 if is_whole else ways)
         tokens = _count_expert_tokens(command, batched) if _is_gathered(command) else batched
         rows = tokens * shape.experts_per_token
         hidden = shape.expert_hidden
@@ -385,9 +389,7 @@ def _estimate_graphs(
         return 0
     if _RUNNER_V2_DENSE <= version < _RUNNER_V2 and _is_dense(shape):
         return 0
-    largest = min(2 * sequences, 512)
-    explicit = read_number(command, "--max-cudagraph-capture-size")
-    largest = explicit if explicit is not None else largest
+    largest = read_number(command, "--max-cudagraph-capture-size") or min(2 * sequences, 512)
     graphs = _count_captures(largest) + _count_captures(min(sequences, largest))
     return _FIRST_GRAPH + _GRAPH_OF_LAYER * shape.depth * graphs
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from fusioninfer_capacity.fit.architecture import Architecture, Compressed
-from fusioninfer_capacity.fit.cache import make_layout
+from fusioninfer_capacity.fit.cache import make_cache_layout
 from fusioninfer_capacity.fit.engines import GIB, SIZED_ENGINES, Accelerator, UnknownMemoryError
 from fusioninfer_capacity.fit.weights import Split, split_stages
 from fusioninfer_pulumi.plugins.capacity import EngineCommand
@@ -165,7 +165,7 @@ def fit(
         return role_fit
     bits = memory.cache_bits or stored.bits
     caches = [
-        make_layout(stage.layers, bits, stored.bits, sizes.tensor, memory)
+        make_cache_layout(stage.layers, bits, stored.bits, sizes.tensor, memory)
         for stage in pipeline_stages
     ]
     free = [memory.usable - memory.overhead - stage.weights for stage in pipeline_stages]

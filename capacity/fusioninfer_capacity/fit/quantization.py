@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ class Quantization:
 
     name: str
     bits: float
-    excluded: Sequence[str] = field(default=())
+    excluded: Sequence[str] = ()
     experts_only: bool = False
     block: int | None = None
     modules: Mapping[str, float] | None = None

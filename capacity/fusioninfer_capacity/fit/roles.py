@@ -77,10 +77,12 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
         explicit is not None
         and accelerator is not None
         and selected is not None
-        and (not selected.name.startswith(accelerator.name))
+        and not selected.name.startswith(accelerator.name)
     ):
-        message = f"{quote_value(explicit)} conflicts with the pods' node selector, which selects "
-        message += f"{selected.name}; correct one of them"
+        message = (
+            f"{quote_value(explicit)} conflicts with the pods' node selector, which selects "
+            f"{selected.name}; correct one of them"
+        )
         findings.append(warning(ACCELERATOR_NOT_SELECTED, (*role_path, "accelerator"), message))
     if command.engine is None:
         return None, findings

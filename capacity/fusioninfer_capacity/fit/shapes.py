@@ -141,7 +141,7 @@ def _check_blocks(
         remedy += f", or spread experts with {words}"
     has_version = command.image.stock_release is not None
     # With `--moe-backend`, vLLM uses smaller blocks or pads experts, depending on the kernel.
-    can_adapt = part.expert and _has_smaller_blocks(command) and not _is_automatic(command)
+    can_adapt = part.expert and _has_smaller_blocks(command) and not _chooses_expert_kernel(command)
     prefix = "" if has_version or engine.name != "vllm" else "vLLM before 0.29.0 rejects it: "
     text = (
         f"{prefix}{kind} of width {part.width} split {ways} ways are {share:g} wide, not a "
@@ -158,14 +158,13 @@ def _find_unaligned(command: EngineCommand, model: Architecture, sizes: Parallel
     stored = model.quantization
     assert stored is not None, "checked by the caller"
     assert stored.block is not None, "checked by the caller"
-    seen: set[tuple[int, bool]] = set()
+    seen = set()
     for index, layer in enumerate(model.layers):
         for part in layer.parts:
-            if not part.width or (part.width, part.expert) in seen:
+            key = (part.width, part.expert)
+            if not part.width or key in seen or not stored.covers(index, part.name):
                 continue
-            if not stored.covers(index, part.name):
-                continue
-            seen.add((part.width, part.expert))
+            seen.add(key)
             ways = _count_ways(command, part, sizes)
             share, remainder = divmod(part.width, ways)
             if ways == 1 or (not remainder and share % stored.block == 0):
@@ -194,7 +193,7 @@ def _count_ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
 
 def _fits_smaller_blocks(command: EngineCommand, block: int, share: int, hidden: int) -> bool:
     is_large = math.gcd(block, share, hidden) >= _MIN_BLOCK
-    return is_large and _has_smaller_blocks(command) and _is_automatic(command)
+    return is_large and _has_smaller_blocks(command) and _chooses_expert_kernel(command)
 
 
 def _has_smaller_blocks(command: EngineCommand) -> bool:
@@ -202,7 +201,7 @@ def _has_smaller_blocks(command: EngineCommand) -> bool:
     return engine is not None and engine.name == "vllm" and (version or ()) >= _SMALLER_BLOCKS
 
 
-def _is_automatic(command: EngineCommand) -> bool:
+def _chooses_expert_kernel(command: EngineCommand) -> bool:
     """Return whether the engine chooses the kernel of its experts."""
     return command.value("--moe-backend") in (None, "auto")
 

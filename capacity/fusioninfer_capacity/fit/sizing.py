@@ -107,14 +107,18 @@ def list_layouts(request: SizingRequest) -> list[Layout]:
 
 def add_fp8_caches(request: SizingRequest, candidates: Sequence[Layout]) -> list[Layout]:
     """Return the candidates, and those that fit only with an FP8 cache, in the same order."""
-    small = []
-    if request.accelerator.name.startswith(_FP8_ACCELERATORS):
-        for layout in (layout for layout in candidates if layout.copies == 1):
-            # Only where the weights fit, but one sequence of the maximum length does not.
-            if layout.reason is not None and layout.fit is not None and layout.fit.cache > 0:
-                smaller = _fit_layout(request, replace(layout, reason=None, fp8_cache=True))
-                small += [smaller] if smaller.reason is None else []
-    return sorted([*candidates, *small], key=_get_order)
+    has_fp8 = request.accelerator.name.startswith(_FP8_ACCELERATORS)
+    with_fp8 = [
+        _fit_layout(request, replace(layout, reason=None, fp8_cache=True))
+        for layout in (candidates if has_fp8 else ())
+        # Only where the weights fit, but one sequence of the maximum length does not.
+        if layout.copies == 1
+        and layout.reason is not None
+        and layout.fit is not None
+        and layout.fit.cache > 0
+    ]
+    fitting = [layout for layout in with_fp8 if layout.reason is None]
+    return sorted([*candidates, *fitting], key=_get_order)
 
 
 #: Prefixes of the names of accelerators that compute in 8 bits.
@@ -161,11 +165,12 @@ def filter_sensible(fitting: Sequence[Layout]) -> list[Layout]:
 
 
 def _filter_single_copies(fitting: Sequence[Layout]) -> list[Layout]:
-    uncompressed = [layout for layout in fitting if not layout.fp8_cache] or fitting
-    nodes = min((layout.nodes for layout in uncompressed), default=1)
+    without_fp8 = [layout for layout in fitting if not layout.fp8_cache] or fitting
+    nodes = min((layout.nodes for layout in without_fp8), default=1)
     chosen: list[Layout] = []
     for layout in fitting:
         max_tokens = max((_get_tokens(smaller) for smaller in chosen), default=-1)
+        # Layouts whose tokens are unknown (0) stay.
         if layout.nodes <= nodes and (_get_tokens(layout) > max_tokens or not _get_tokens(layout)):
             chosen.append(layout)
     return chosen

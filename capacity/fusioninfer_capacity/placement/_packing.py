@@ -1,6 +1,6 @@
 """Computes whether the pods of replicas fit the nodes of a pool.
 
-The core's capacity model (`topology/capacity_model.py`) decides if it is exact; end-to-end tests
+The core's capacity model (`topology/capacity_model.py`) decides where it is exact; end-to-end tests
 compare it with the real scheduler. It is not exact for pods of several sizes, whose fit depends on
 the node of each pod. For these, best fit decides: largest pods first, each on the fullest node with
 enough free accelerators.

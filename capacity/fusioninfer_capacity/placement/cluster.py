@@ -160,24 +160,23 @@ def build_placement(
     for item in lws:
         metadata, spec = item["metadata"], item["spec"]
         lws_labels = metadata.get("labels") or {}
-        group = spec["leaderWorkerTemplate"]
-        worker = group["workerTemplate"]
+        lws_template = spec["leaderWorkerTemplate"]
+        worker = lws_template["workerTemplate"]
         selector = worker["spec"].get("nodeSelector") or {}
         pool = by_value.get(str(selector.get(inventory.selector_label or "")))
         if pool is None or labels.ROLE_NAME not in lws_labels or labels.SERVICE not in lws_labels:
             continue
-        leader = group.get("leaderTemplate") or worker
+        leader = lws_template.get("leaderTemplate") or worker
         per_replica = count_accelerators(leader) + count_accelerators(worker) * (
-            group.get("size", 1) - 1
+            lws_template.get("size", 1) - 1
         )
         roles = previous.setdefault(make_key(metadata["namespace"], lws_labels[labels.SERVICE]), {})
         before = roles.get(lws_labels[labels.ROLE_NAME], PreviousPool(pool, 0))
         # Claimed devices are defined in other objects, so their number is unknown.
         has_claims = any(template["spec"].get("resourceClaims") for template in (leader, worker))
-        unknown = has_claims or before.accelerators is None
-        amount = (
-            None if unknown else (before.accelerators or 0) + per_replica * spec.get("replicas", 1)
-        )
+        amount = None
+        if not has_claims and before.accelerators is not None:
+            amount = before.accelerators + per_replica * spec.get("replicas", 1)
         roles[lws_labels[labels.ROLE_NAME]] = PreviousPool(before.name, amount)
     return previous
 
@@ -337,7 +336,7 @@ def _read_devices(api: KubernetesApi) -> LiveDevices:
         )
         return LiveDevices(slices, *map(tuple, objects))
     api.unread = before
-    return LiveDevices((), (), ())
+    return _NO_DEVICES
 
 
 def _reject_partial_reads(api: KubernetesApi) -> None:

@@ -165,11 +165,7 @@ def _parse_conditions(texts: Iterable[str]) -> Iterator[tuple[tuple[str, str] | 
 def _parse_value(match: re.Match[str]) -> Any:
     if match["word"] is None:
         return match["double"] if match["double"] is not None else match["single"]
-    return (
-        {"true": True, "false": False}.get(match["word"])
-        if match["word"].isalpha()
-        else int(match["word"])
-    )
+    return match["word"] == "true" if match["word"].isalpha() else int(match["word"])
 
 
 def _is_met(device: Device, conditions: Iterable[tuple[tuple[str, str] | None, Any]]) -> bool:

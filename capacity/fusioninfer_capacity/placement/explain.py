@@ -278,11 +278,9 @@ def _explain_rejection(
 
     alternative = build(other_usage)
     if alternative is None:
-        reason, usage = (
-            ("too small", pools.unused)
-            if build(pools.unused) is None
-            else ("no capacity left by the other services", other_usage)
-        )
+        reason, usage = "too small", pools.unused
+        if build(pools.unused) is not None:
+            reason, usage = "no capacity left by the other services", other_usage
         missing = format_missing(_find_missing(service, assignment, usage, pools))
         return f"{reason}: {missing or 'only the minimum fits'}"
     if chosen.terms is None:

@@ -117,9 +117,9 @@ def place_services(
     pools = Pools(inventory.pools)
     plans = [plan_service(service) for service in services] if plans is None else plans
     findings = _check_inputs(services, plans, inventory)
-    indexes = [position for position in range(len(services)) if position not in findings]
+    valid = [position for position in range(len(services)) if position not in findings]
     requests = []
-    for position in indexes:
+    for position in valid:
         plan, key = plans[position], make_key(plans[position].namespace, plans[position].service)
         previous_pools = previous.get(key) or previous.get(plan.service, {})
         requests.append(
@@ -127,12 +127,11 @@ def place_services(
         )
     outcome = search(requests, pools, max_steps)
     final = outcome.options[-1].usage if requests else pools.unused
-    moves = (
-        _find_moves(requests, outcome, pools, max_steps) if previous and outcome.tiers[2] else {}
-    )
+    has_unplaced = any(option.assignment is None for option in outcome.options)
+    moves = _find_moves(requests, outcome, pools, max_steps) if previous and has_unplaced else {}
     placed: list[ServicePlacement | None] = [None] * len(services)
     earlier_usage = pools.unused
-    for index, (position, request) in enumerate(zip(indexes, requests, strict=True)):
+    for index, (position, request) in enumerate(zip(valid, requests, strict=True)):
         option = outcome.options[index]
         other_usage = _sum_usage(index, requests, outcome, pools)
         record = explain.build_record(request, option, earlier_usage, other_usage, pools)

@@ -12,7 +12,7 @@ import pytest
 from capacity.tests.startup_logs import command_of
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import Cache, Compressed, Layer, State, find_architecture
-from fusioninfer_capacity.fit.cache import CacheLayout, make_layout
+from fusioninfer_capacity.fit.cache import CacheLayout, make_cache_layout
 from fusioninfer_capacity.fit.compressed import CompressedLayout
 from fusioninfer_capacity.fit.engines import GIB, Memory, divide_vllm_memory
 
@@ -32,26 +32,26 @@ def layers(full: int, sliding: int) -> list[Layer]:
 
 
 def test_sequence_uses_whole_blocks() -> None:
-    layout = make_layout(layers(10, 0), 16, 16, 1, MEMORY)
+    layout = make_cache_layout(layers(10, 0), 16, 16, 1, MEMORY)
     assert layout.token_bytes == 10 * 8 * 128 * 2
     assert layout.measure_sequence(17) == 32 * layout.token_bytes
 
 
 def test_every_rank_stores_whole_latents() -> None:
-    layout = make_layout([Layer((), Cache(1, 576, latent=True))] * 61, 16, 16, 8, MEMORY)
+    layout = make_cache_layout([Layer((), Cache(1, 576, latent=True))] * 61, 16, 16, 8, MEMORY)
     assert layout.token_bytes == 61 * 576 * 2
 
 
 def test_groups_of_sliding_layers_keep_their_window() -> None:
     """gpt-oss: two kinds with the same number of layers are two groups."""
-    layout = make_layout(layers(18, 18), 16, 16, 1, MEMORY)
+    layout = make_cache_layout(layers(18, 18), 16, 16, 1, MEMORY)
     page = 16 * 18 * 8 * 128 * 2
     assert layout.measure_sequence(131072) == (131072 // 16 + (127 + 8192 + 15) // 16 + 1) * page
 
 
 def test_groups_have_the_size_of_the_smaller_kind() -> None:
     """Gemma 3 27B: 10 layers without a window are one group, 52 with a window are six groups."""
-    layout = make_layout(layers(10, 52), 16, 16, 1, replace(MEMORY, batched=2048))
+    layout = make_cache_layout(layers(10, 52), 16, 16, 1, replace(MEMORY, batched=2048))
     page = 16 * 10 * 8 * 128 * 2
     window = (127 + 2048 + 15) // 16 + 1
     assert layout.measure_sequence(8192) == (8192 // 16 + 6 * window) * page
@@ -59,7 +59,7 @@ def test_groups_have_the_size_of_the_smaller_kind() -> None:
 
 @pytest.mark.parametrize(("windows", "factor"), [("full", 36), ("pools", 18 + 0.8 * 18)])
 def test_sliding_layers_depend_on_the_engine(windows: str, factor: float) -> None:
-    layout = make_layout(layers(18, 18), 16, 16, 1, replace(MEMORY, windows=windows))
+    layout = make_cache_layout(layers(18, 18), 16, 16, 1, replace(MEMORY, windows=windows))
     assert layout.measure_sequence(1600) == pytest.approx(1600 * factor * 8 * 128 * 2)
 
 
@@ -105,4 +105,4 @@ def layout_of(
     words = ["--tensor-parallel-size", str(ways)]
     log = {"engine": "vllm", "version": version, "model": model, "arguments": words}
     memory = divide_vllm_memory(command_of(log), ACCELERATORS["H100"], architecture, ways, ways)
-    return make_layout(architecture.layers, bits, 16, ways, memory)
+    return make_cache_layout(architecture.layers, bits, 16, ways, memory)

@@ -10,7 +10,7 @@ import pytest
 from capacity.tests.startup_logs import GIB, LOGS, Log, accelerator_of, command_of
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import find_architecture
-from fusioninfer_capacity.fit.cache import make_layout
+from fusioninfer_capacity.fit.cache import make_cache_layout
 from fusioninfer_capacity.fit.engines import SIZED_ENGINES, UnknownMemoryError
 from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.memory import Fit, fit, has_whole_encoders
@@ -140,7 +140,7 @@ def test_amd_memory_fraction_matches_sglang_log() -> None:
         command = command_of({"version": "0.5.12", **log})
         memory = SIZED_ENGINES["sglang"].memory(command, ACCELERATORS[gpu], model, 2, 2)
         assert (memory.doubt is None) is (gpu == "H200")
-        layout = make_layout(model.layers, 8, 16, 2, memory)
+        layout = make_cache_layout(model.layers, 8, 16, 2, memory)
         result[gpu] = layout.count_requests(int(log["cache"] * GIB), 64) * 64
     assert result["MI355X"] == pytest.approx(log["tokens"], rel=0.001)
     assert result["H200"] < 0.91 * log["tokens"]
@@ -176,7 +176,7 @@ def test_state_pages_match_vllm_log(log: Log) -> None:
     assert model is not None
     assert sizes is not None
     memory = SIZED_ENGINES["vllm"].memory(command, ACCELERATORS["RTX-5090"], model, sizes.tensor, 1)
-    layout = make_layout(model.layers, 8, 16, sizes.tensor, memory)
+    layout = make_cache_layout(model.layers, 8, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
     # The log rounds GiB to two digits, so several cache sizes are possible.
     sizes_of_cache = [log["cache"] + hundredth / 1000 for hundredth in range(-5, 6)]
@@ -192,7 +192,7 @@ def test_sequence_size_matches_vllm_log(log: Log) -> None:
     assert sizes is not None
     device = ACCELERATORS["H200"]
     memory = SIZED_ENGINES["vllm"].memory(command, device, model, sizes.tensor, sizes.tensor)
-    layout = make_layout(model.layers, memory.cache_bits or 16, 16, sizes.tensor, memory)
+    layout = make_cache_layout(model.layers, memory.cache_bits or 16, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
     assert round(layout.measure_sequence(length) / GIB, 2) == log["needed"]
 
