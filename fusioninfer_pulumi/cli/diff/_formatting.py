@@ -133,7 +133,7 @@ def count_objects(objects: Iterable[ObjectChange]) -> str:
 def _merge_fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
     """Return the fields of a group; equal changes of the leader and worker template are merged."""
     fields = objects[0].fields
-    if len(objects) > 1:
+    if len(objects) > 1:  # the objects are equal only after this replacement
         fields = tuple(FieldChange(*parts) for parts in json.loads(_replace_ordinals(objects[0])))
     merged: dict[tuple[str, str], FieldChange] = {}
     for change in fields:
@@ -154,7 +154,7 @@ def _replace_ordinals(change: ObjectChange) -> str:
     text = json.dumps(change.fields, ensure_ascii=False)
     prefix, _, ordinal = change.name.rpartition("-")
     # Fields may contain a part of the object's name, such as `decode-0` of `qwen-decode-0`.
-    while prefix and ordinal.isdecimal() and text != "[]":
+    while prefix and ordinal.isdecimal():
         text = text.replace(f"{prefix}-{ordinal}", f"{prefix}-*")
         prefix = prefix.partition("-")[2]
     return text
@@ -162,7 +162,7 @@ def _replace_ordinals(change: ObjectChange) -> str:
 
 #: Two names are joined with a comma, because a range would not be shorter.
 _MIN_RANGE = 3
-# Longer numbers are no ordinals, and converting huge numbers is slow.
+# Longer numbers are not ordinals, and converting huge numbers is slow.
 _MAX_DIGITS = 9
 
 

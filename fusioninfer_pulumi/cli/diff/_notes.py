@@ -35,7 +35,7 @@ def describe_changes(
     rejections: Mapping[ServiceIdentity, Sequence[Finding]],
     unfrozen_lws: Iterable[Identity],
 ) -> Iterator[str]:
-    """Yield sentences service by service, preceded by its name if there are several services.
+    """Yield sentences about each service, with its name if there are several services.
 
     Args:
         edits: The objects that differ.
@@ -48,10 +48,11 @@ def describe_changes(
     for edit in edits:
         service = edit.service if edit.service.name else _NO_SERVICE
         by_service.setdefault(service, []).append(edit)
-    roles: dict[ServiceIdentity, list[RoleEffect]] = {}
+    role_effects: dict[ServiceIdentity, list[RoleEffect]] = {}
     for effect in effects:
         if effect.kind == "LeaderWorkerSet":
-            roles.setdefault(ServiceIdentity(effect.namespace, effect.service), []).append(effect)
+            key = ServiceIdentity(effect.namespace, effect.service)
+            role_effects.setdefault(key, []).append(effect)
     for service, service_edits in by_service.items():
         name = "other objects" if service == _NO_SERVICE else format_service(*service)
         existed, exists = (service in side for side in services)
@@ -62,14 +63,14 @@ def describe_changes(
         sentences = [
             f"error: {format_with_rule(finding)}" for finding in rejections.get(service, ())
         ]
-        service_roles = roles.get(service, ())
-        sentences += _describe_service(service_edits, service_roles)
+        service_effects = role_effects.get(service, ())
+        sentences += _describe_service(service_edits, service_effects)
         if not sentences:
             # For a single service the summary above the notes already counts the objects.
             if len(by_service) > 1:
                 sentences = [count_objects(edit.change for edit in service_edits)]
             # It is unknown whether objects outside of services restart pods.
-            if service != _NO_SERVICE and not any(role.restart_reason for role in service_roles):
+            if service != _NO_SERVICE and not any(e.restart_reason for e in service_effects):
                 sentences = ["; ".join([*sentences, "nothing restarts"])]
         prefix = f"{name}: " if len(by_service) > 1 else ""
         yield from (prefix + note for note in sentences)
@@ -80,7 +81,7 @@ def describe_changes(
         )
 
 
-def _describe_service(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterator[str]:
+def _describe_service(edits: Sequence[Edit], effects: Sequence[RoleEffect]) -> Iterator[str]:
     replaced: dict[tuple[str, str], list[str]] = {}
     for edit in edits:
         if edit.immutable_field:
@@ -88,19 +89,20 @@ def _describe_service(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Ite
     for (field, kind), names in replaced.items():
         yield f"{field} is immutable: replaces {kind} {join_names(names)}"
     restarted: dict[str, list[str]] = {}
-    for effect in roles:
+    for effect in effects:
         if effect.restarts:
             restarted.setdefault(effect.restart_reason, []).extend(effect.restarts)
     for reason, names in restarted.items():
         yield f"{reason}: restarts {join_names(names)}"
-    if held := [name for effect in roles for name in effect.held]:
+    if held := [name for effect in effects for name in effect.held]:
         yield f"the partition keeps the old pod template of {join_names(held)}"
     for edit in edits:
         if edit.restarts and edit.key.is_apps_workload:
             yield f"{edit.reason}: restarts {edit.key.kind} {edit.key.name}"
-    has_restarts = any(edit.restarts for edit in edits) or any(e.restart_reason for e in roles)
+    has_restarts = any(edit.restarts for edit in edits) or any(e.restart_reason for e in effects)
     suffix = "" if has_restarts else ", nothing restarts"
-    for effect in roles:
+    for effect in effects:
+        # Only the table of replicas shows the other changes.
         if effect.role_change not in ("", "replicas renamed", "layout changed"):
             yield f"role {effect.role}: {effect.role_change}" + (
                 f", stops {join_names(effect.removed)}" if effect.removed else suffix
@@ -122,10 +124,10 @@ def _warn_about_larger_gang(edit: Edit) -> Iterator[str]:
     before, after = lookup(edit.old, "spec", *field), lookup(edit.new, "spec", *field)
     if not isinstance(before, int) or not isinstance(after, int) or after <= before:
         return
-    minimum_by_task = lookup(edit.new, "spec", "minTaskMember")
-    sub_groups = lookup(edit.new, "spec", "subGroupPolicy")
-    if minimum_by_task or sub_groups or native:
-        prefix = "the gang is all-or-nothing; " if minimum_by_task or native else ""
+    is_all_or_nothing = native or bool(lookup(edit.new, "spec", "minTaskMember"))
+    # PodGroups of this library without tasks have subgroups.
+    if is_all_or_nothing or lookup(edit.new, "spec", "subGroupPolicy"):
+        prefix = "the gang is all-or-nothing; " if is_all_or_nothing else ""
         yield (
             f"PodGroup {field[-1]} {before} -> {after}: {prefix}unless all {after} pods fit, "
             "replacement pods of running replicas stay pending"
@@ -261,7 +263,7 @@ def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
 
 
 def describe_engine_changes(changes: Sequence[EngineChange], service_count: int) -> Iterator[str]:
-    """Yield sentences about changed engine releases, with the service's name if needed."""
+    """Yield sentences about changed engine releases, with the service if there are several."""
     for change in changes:
         name = f"{format_service(change.namespace, change.service)}: " if service_count > 1 else ""
         releases = f"{change.release.before} -> {change.release.after}"

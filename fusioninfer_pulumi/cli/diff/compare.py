@@ -172,14 +172,15 @@ def _keep_replicas(before: Objects, after: Objects, steps: Steps) -> tuple[Objec
     """Return `after` with the old replicas of autoscaled roles, and a note for each such role."""
     updated = dict(after)
     notes: list[str] = []
-    for key, new in after.items():
+    for key, new in select_lws(after).items():
         old, step = before.get(key), find_step(key, steps)
-        if old is None or step is None or not (key.is_lws and step.is_autoscaled):
+        if old is None or step is None or not step.is_autoscaled:
             continue
         old_count, new_count = (get_count(side, "spec", "replicas") for side in (old, new))
         is_recreated = step.rollout.strategy is RolloutStrategy.RECREATE
+        # A recreated LeaderWorkerSet starts with the replicas of the manifest.
         if old_count == new_count or is_recreated or find_immutable_change(key, old, new):
-            continue  # a recreated LeaderWorkerSet starts with the replicas of the manifest
+            continue
         updated[key] = {**new, "spec": {**new["spec"], "replicas": old_count}}
         notes.append(
             f"role {get_role(key, new)} is autoscaled: `pulumi up` keeps its live replicas; "
@@ -269,7 +270,7 @@ def _compare_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldC
         common = min(end - start, end_new - start_new)
         for offset in range(common):
             item_path = _append_index(path, start + offset)
-            # Items before the first changed item are the same in both lists.
+            # Both lists have the same item before the first changed one: perhaps its flag.
             flag = str(old[start - 1]) if start and offset == 0 else ""
             suffix = f" ({flag})" if flag.startswith("--") else ""
             yield from (

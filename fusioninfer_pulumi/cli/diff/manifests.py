@@ -77,29 +77,29 @@ def get_count(value: Any, *keys: str, default: int = 1) -> int:
 class Identity(NamedTuple):
     """The identity of an object.
 
-    The version of the API is no part of it, because the same object may be read as `v1beta1` and as
-    `v1`. `ordinal` distinguishes objects that a list contains several times.
+    The API version is excluded, because the same object may be read as `v1beta1` and as `v1`.
+    `occurrence` counts from 0, and is above 0 only for objects that a list contains several times.
     """
 
     group: str
     kind: str
     namespace: str
     name: str
-    ordinal: int = 0
+    occurrence: int = 0
 
     @property
     def is_lws(self) -> bool:
-        """Whether it is a LeaderWorkerSet."""
+        """Whether the object is a LeaderWorkerSet."""
         return (self.group, self.kind) == ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
 
     @property
     def is_pod_group(self) -> bool:
-        """Whether it is a PodGroup of Volcano or Kubernetes."""
+        """Whether the object is a PodGroup of Volcano or Kubernetes."""
         return self.kind == "PodGroup" and self.group in ("scheduling.volcano.sh", NATIVE_GROUP)
 
     @property
     def is_apps_workload(self) -> bool:
-        """Whether it is a Deployment, StatefulSet or DaemonSet."""
+        """Whether the object is a Deployment, StatefulSet or DaemonSet."""
         return self.group == "apps" and self.kind in ("Deployment", "StatefulSet", "DaemonSet")
 
     @property
@@ -126,7 +126,7 @@ def index_by_identity(manifests: Iterable[ParsedManifest]) -> dict[Identity, Par
             name=name or get_text(manifest, "metadata", "generateName"),
         )
         while key in by_identity:
-            key = key._replace(ordinal=key.ordinal + 1)
+            key = key._replace(occurrence=key.occurrence + 1)
         by_identity[key] = to_plain(manifest)
     return by_identity
 

@@ -232,7 +232,7 @@ def _describe_role_effect(
     )
     added = [name for item in lws for name in item.added]
     edits = [item.restarting_edit for item in lws if item.restarting_edit is not None]
-    gangs = {
+    gang_changes = {
         f"gang scheduling switched {'on' if get_lws_gang_reference(edit.new) else 'off'}"
         for edit in edits
         if bool(get_lws_gang_reference(edit.old)) != bool(get_lws_gang_reference(edit.new))
@@ -240,16 +240,17 @@ def _describe_role_effect(
     changes = [change for edit in edits for change in edit.template_changes]
     restart_reason = "partition lowered" if any(item.is_unfrozen for item in lws) else ""
     if any(item.restarts for item in lws):
-        restart_reason = _describe_reason(changes, gangs)
+        restart_reason = _describe_reason(changes, gang_changes)
     existed = any(item.old is not None for item in lws)
     exists = any(item.new is not None for item in lws)
-    role_change = "replicas renamed" if added else ""
-    if len({derive_layout(get_labels(item.new or item.old)) for item in lws}) > 1:
-        role_change = "layout changed"
     if not (existed and exists):
         role_change = "role added" if exists else "role removed"
     elif replicas.before != replicas.after:
         role_change = f"replicas {replicas.before} -> {replicas.after}"
+    elif len({derive_layout(get_labels(item.new or item.old)) for item in lws}) > 1:
+        role_change = "layout changed"
+    else:
+        role_change = "replicas renamed" if added else ""
     return RoleEffect(
         service=service.name,
         namespace=service.namespace,
@@ -342,17 +343,17 @@ def is_overlapping(path: str, roots: Iterable[str]) -> bool:
     )
 
 
-def _describe_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
+def _describe_reason(changes: Iterable[FieldChange], gang_changes: Collection[str] = ()) -> str:
     """Return why pods restart, such as `image, arguments changed`.
 
-    `gangs` are texts about gang scheduling. They replace the fields that implement the gang.
+    `gang_changes` are texts about gang scheduling, which replace changes of the gang's fields.
     """
-    reasons = sorted(gangs)
+    reasons = sorted(gang_changes)
     parts: list[str] = []
     for change in changes:
         if change.path == f"{LWS_TEMPLATE}.size":
             reasons.append(f"nodes per replica {change.old or 1} -> {change.new or 1}")
-        elif not (gangs and _is_gang_field(change)):
+        elif not (gang_changes and _is_gang_field(change)):
             parts += [next(name for pattern, name in _PART_NAMES if pattern.search(change.path))]
     specific_parts = [part for part in parts if part != "pod template"]
     if parts:

@@ -43,8 +43,8 @@ def print_diff(difference: Difference, console: Console) -> None:
 
 def _list_parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
     yield summarize(difference)
-    for name, pods, devices in build_total_rows(difference):
-        yield f"  {name}: pods {pods}, GPUs {devices}"
+    for name, pods, accelerators in build_total_rows(difference):
+        yield f"  {name}: pods {pods}, GPUs {accelerators}"
     if difference.notes:
         yield ""
         for note in difference.notes:

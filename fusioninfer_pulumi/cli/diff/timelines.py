@@ -138,8 +138,8 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
     obstacle = ""
     if rejections:
         obstacle = f"`pulumi up` rejects it: {format_with_rule(rejections[0])}"
-    # Only services with replicas have rejections; only repeated objects have an ordinal above 0.
-    elif rejections is None or any(key.ordinal for key in running):
+    # `find_rejections` skips services without LeaderWorkerSets, or with several plans.
+    elif rejections is None or any(key.occurrence > 0 for key in running):
         obstacle = "the service has no replicas, or a source contains it several times"
     elif len(new_keys) > _MAX_LWS:
         obstacle = f"the service has more than {_MAX_LWS} LeaderWorkerSets"
@@ -184,5 +184,5 @@ def _simulate(plan: ServicePlan, comparison: Comparison) -> ServiceTimeline:
 
 def _read_size(manifest: ParsedManifest) -> LwsSize:
     replicas = get_count(manifest, "spec", "replicas")
-    _, devices = count_pods_and_accelerators(manifest)
-    return LwsSize(replicas, devices // replicas if replicas else 0)
+    _, accelerators = count_pods_and_accelerators(manifest)
+    return LwsSize(replicas, accelerators // replicas if replicas else 0)
