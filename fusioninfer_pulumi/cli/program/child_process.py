@@ -115,7 +115,7 @@ def _run(project: Project, monitor: RecordingMonitor) -> None:
     pulumi.runtime.set_all_config(project.config, list(project.encrypted))
 
     def run_program() -> None:
-        pulumi.runtime.register_stack_transformation(monitor.record_position)
+        pulumi.runtime.register_stack_transformation(monitor.record_order)
         try:
             if project.runtime == "yaml":
                 from fusioninfer_pulumi.cli.program.yaml_program import YamlProgram
@@ -154,7 +154,7 @@ def _intercept_secrets(send: Callable[[str], None]) -> None:
     """Make `Output.secret` also send the texts and numbers in its argument, except mappings' keys.
 
     `pulumi.Config` passes the config's secrets to `Output.secret`, so they are sent too. Pulumi's
-    command line masks only those.
+    CLI masks only secrets of the config.
     """
     make_secret = Output.secret
 

@@ -92,7 +92,7 @@ class RecordingMonitor(MockMonitor, Mocks):
         for name in ("invoke_output", "invoke_output_single"):
             setattr(pulumi.runtime, name, self._invoke_output)
 
-    def record_position(self, args: ResourceTransformationArgs) -> None:
+    def record_order(self, args: ResourceTransformationArgs) -> None:
         """Record the order of constructor calls; the SDK calls this as a transformation."""
         self.objects.setdefault((args.type_, args.name), [])
 
@@ -122,7 +122,7 @@ class RecordingMonitor(MockMonitor, Mocks):
         return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        """Return an existing resource, whose outputs are unknown."""
+        """Return the ID of an existing resource and no outputs; the SDK calls this for `get`."""
         self.unknown.add(f'{args.typ} "{args.resource_id}": its outputs are unknown without Pulumi')
         return args.resource_id, {}
 
@@ -131,10 +131,10 @@ class RecordingMonitor(MockMonitor, Mocks):
         raise RunError("exists_resource needs the Pulumi engine; run `pulumi preview`")
 
     def call(self, args: MockCallArgs) -> Any:
-        """Return the result of a function; it is empty if the function needs a provider.
+        """Return the result of a provider function, which is empty unless it is computed here.
 
-        These functions do not return Outputs, so the result cannot be unknown. Generated code fails
-        on None, while an empty result lets the program continue.
+        Functions that return no Output cannot return an unknown value. The SDK's generated code
+        fails on None, while an empty result lets the program continue.
         """
         if args.token == "kubernetes:yaml:decode":  # noqa: S105  # a function, not a password
             return {"result": list(parse_yaml(args.args["text"]))}
@@ -163,7 +163,7 @@ class RecordingMonitor(MockMonitor, Mocks):
         self._stack_transforms.append(transform)
 
     def register_invoke_transform(self, transform: object) -> None:
-        """Ignore callbacks for provider functions and deployments, which never run here."""
+        """Ignore transforms of provider functions, and hooks, because neither ever runs here."""
 
     register_resource_hook = register_error_hook = register_invoke_transform
 
@@ -200,6 +200,7 @@ class RecordingMonitor(MockMonitor, Mocks):
         manifest = _build_manifest(token, name, properties, self._mask)
         self.objects.setdefault((token, name), []).append(manifest)
         metadata = properties.get_or_create_struct("metadata")
+        # Secret metadata, which has a signature instead of fields, stays as it is.
         if "name" not in metadata and SIGNATURE not in metadata:
             metadata["name"] = rpc.UNKNOWN  # the provider will generate it
         return properties
@@ -219,7 +220,7 @@ class RecordingMonitor(MockMonitor, Mocks):
 
 
 async def _transform(function: _Transform, request: Any, properties: Struct) -> Struct:
-    """Return the properties after a transform, which cannot change options here.
+    """Return the properties after a transform; its changes of resource options are ignored.
 
     Unchanged properties keep their secret marks. The SDK passes a property with a secret part as
     one secret, so one secret variable of a container would hide the whole `spec`.
@@ -276,7 +277,8 @@ def _to_python(value: Any, mask: _Mask) -> Any:
     if isinstance(value, Struct):
         if SIGNATURE not in value:
             return {key: _to_python(value[key], mask) for key in sorted(value)}
-        # Without `value` it is an asset or a reference, which Kubernetes objects cannot contain.
+        # The signature is of a secret, or else of an asset or a reference to a resource, which
+        # Kubernetes objects cannot contain.
         if "value" not in value:
             return UNKNOWN
         plain = _to_python(value["value"], _show)

@@ -24,9 +24,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError, Rule, error, filter
 
 PROGRAM_ENDED = Rule("program-ended")
 
-#: Default timeout of a program, in seconds.
-TIMEOUT_SECONDS = 300.0
-#: Forking is fast, but unsafe if threads run, as system libraries of macOS may start them.
+#: Forking is fast but unsafe while threads run, and system libraries of macOS may start threads.
 _START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 #: After the timeout, a program has this long to print the stacks of its threads.
 _GRACE_SECONDS = 1.0
@@ -38,7 +36,7 @@ def run_program(
     stack: str | None = None,
     *,
     show_secrets: bool = False,
-    timeout: float = TIMEOUT_SECONDS,
+    timeout: float = 300,
 ) -> Recording:
     """Run a project's program as `pulumi preview` of a new stack would, without its engine.
 
@@ -66,7 +64,7 @@ def run_program(
         main = partial(child.main, files, project, timeout, show_secrets=show_secrets)
         try:
             status = _run_child(main, timeout)
-        finally:
+        finally:  # after Ctrl+C, the output is also printed
             received = []
             messages.seek(0)
             # The last message may be incomplete.

@@ -27,7 +27,7 @@ _DEFAULT_STACK = "dev"
 
 
 class _YamlFile(NamedTuple):
-    """The mapping in a YAML file, with parsed values (1.1) and with scalars as spelled ("1.10")."""
+    """The mapping in a YAML file: `1.10` is the number 1.1 in `content`, "1.10" in `spelled`."""
 
     content: dict[str, Any]
     spelled: dict[str, Any]
@@ -97,7 +97,8 @@ def load_project(directory: Path, stack: str | None) -> Project:
     config = dict(_list_defaults(project_file, name))
     encrypted = {}
     for key, value, spelled in _list_config(stack_file, name):
-        # Parsing JSON calls the hook for each nested mapping.
+        # Parsing JSON calls the hook for each nested mapping. It also turns keys into text, so
+        # only the JSON texts show whether a value was masked.
         masked = json.loads(json.dumps(value), object_hook=_mask_ciphertext)
         config[key] = _to_text(masked, spelled)
         if json.dumps(masked) != json.dumps(value):
@@ -167,7 +168,7 @@ def _list_defaults(file: _YamlFile, project: str) -> Iterator[tuple[str, str]]:
 def _to_text(value: Any, spelled: Any) -> str:
     if isinstance(spelled, str):  # a scalar
         return spelled
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value)  # text: a masked ciphertext
 
 
 def _mask_ciphertext(mapping: dict[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.loading.documents import LoadedDocument
 #: Printed in place of a secret value.
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
 
-# Neither Kubernetes names nor YAML texts contain control characters.
+# Users' texts do not look like marks: Kubernetes names and YAML contain no control characters.
 _MARK = re.compile(r"<secret\0[0-9a-f]{64}>")
 
 
@@ -41,7 +41,7 @@ class Recording(NamedTuple):
 
 
 def mark_secret(value: Any) -> str:
-    """Return `<secret>` with a hash of the value in it, so that different values have two marks."""
+    """Return `<secret>` with a hash of the value in it, so that marks of other values differ."""
     return f"<secret\0{hashlib.sha256(repr(value).encode()).hexdigest()}>"
 
 
@@ -59,7 +59,7 @@ def remove_marks(value: Any) -> Any:
 
 
 def mask_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with its secrets masked, the longest first."""
+    """Return a text with its secrets masked; the longest first, as they may contain others."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, SECRET)
     return text

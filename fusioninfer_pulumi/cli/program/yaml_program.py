@@ -1,7 +1,7 @@
 """Runs a Pulumi YAML program with the Python SDK instead of Pulumi's language host.
 
-It does not support `get`, or functions other than `fn::secret`. Resource options do not change the
-objects; those that name other resources, such as `dependsOn`, only register these first.
+Neither `get` nor functions other than `fn::secret` are supported. Resource options do not change
+the objects; if they refer to other resources, as `dependsOn` does, these are registered first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REFERENCE = re.compile(r"(\$\$\{|\$\{[^}]*\})")  # `$${` stands for the text `$
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')  # `.key`, `[0]` or `["key"]`
 # The tokens of our components by their short form, which YAML programs may use.
 _COMPONENTS = {token.replace(":index", ""): token for token in (TOKEN, PREREQUISITES)}
-_MASKING_FUNCTION = "fn::secret"
+_SECRET_FUNCTION = "fn::secret"  # noqa: S105  # a function, not a password
 _NEEDS_ENGINE = "needs the Pulumi engine; run `pulumi preview`, or write the program in Python"
 
 
@@ -34,9 +34,12 @@ class YamlProgram:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        getters = (pulumi.get_organization, pulumi.get_project, pulumi.get_stack)
         self._values: dict[str, Any] = {
-            "pulumi": {get.__name__.removeprefix("get_"): get() for get in getters}
+            "pulumi": {
+                "organization": pulumi.get_organization(),
+                "project": pulumi.get_project(),
+                "stack": pulumi.get_stack(),
+            }
         }
         evaluators = {
             "config": self._read_config,
@@ -75,10 +78,10 @@ class YamlProgram:
         if not isinstance(value, dict):
             return value
         for key in value:
-            if str(key).startswith("fn::") and key != _MASKING_FUNCTION:
+            if str(key).startswith("fn::") and key != _SECRET_FUNCTION:
                 raise RunError(f"{key} {_NEEDS_ENGINE}")
         values = {key: self._evaluate(item) for key, item in value.items()}
-        return Output.secret(values[_MASKING_FUNCTION]) if _MASKING_FUNCTION in values else values
+        return Output.secret(values[_SECRET_FUNCTION]) if _SECRET_FUNCTION in values else values
 
     def _interpolate(self, text: str) -> Any:
         """Return a text with values in place of references. A single reference keeps its type."""
