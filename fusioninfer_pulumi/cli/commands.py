@@ -53,8 +53,8 @@ def plan(options: argparse.Namespace) -> int:
 
         add_cluster_findings(sources, options.context, dry_run=False)
     # At a terminal, the text output already shows the findings of each service.
-    omits_services = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
-    status = 2 if _report_findings(options, sources, omits_services=omits_services) else 0
+    plan_shows_findings = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
+    status = 2 if _report_findings(options, sources, omit_planned=plan_shows_findings) else 0
     if status and (has_errors or placement is None):
         return status
     updates: list[ServiceTimeline] | None = None
@@ -102,7 +102,7 @@ def plan(options: argparse.Namespace) -> int:
 def _simulate_updates(
     options: argparse.Namespace, sources: Sequence[Source]
 ) -> list[ServiceTimeline] | None:
-    """Simulate the updates from the source `--update`; print errors and return None if it fails."""
+    """Simulate the updates from the source `--update`; on errors, print them and return None."""
     from fusioninfer_pulumi.cli.diff.timelines import simulate_updates
     from fusioninfer_pulumi.cli.read_sources import read_diff_side
 
@@ -138,6 +138,7 @@ def dashboards(options: argparse.Namespace) -> int:
     files: dict[str, str] = {}
     for plan in plans:
         meta = replace(plan.meta, namespace=replace_output(plan.namespace))
+        # With the default fields, because services without `monitoring` also get dashboards.
         monitoring = plan_monitoring(MonitoringArgs(), plan.shape, plan.roles, plan.routing)
         files |= render_dashboards(meta, monitoring)
     return write_files(Path(options.directory), files)
@@ -226,6 +227,7 @@ def init(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Print errors and warnings about the sources."""
+    # An inventory describes one cluster, so all manifests are placed together.
     sources = read_sources(options.sources, options, several_stacks=options.inventory is None)
     _place_all(options, sources)
     if options.server or options.context is not None:
@@ -288,17 +290,15 @@ def _describe_cache_changes(
     old: Iterable[ServicePlan], new: Iterable[ServicePlan]
 ) -> Iterator[str]:
     """Describe how the KV cache sizes of roles change, if both sides have an estimate."""
-    old_memory = {_get_cluster_name(plan): plan.memory for plan in old}
+    old_memory = {_get_namespaced_name(plan): plan.memory for plan in old}
     for plan in new:
-        for role, memory in old_memory.get(_get_cluster_name(plan), {}).items():
-            if role in plan.memory:
-                change = memory.describe_change(plan.memory[role])
-                if change is not None:
-                    yield f"{role}: {change}"
+        for role, memory in old_memory.get(_get_namespaced_name(plan), {}).items():
+            if role in plan.memory and (change := memory.describe_change(plan.memory[role])):
+                yield f"{role}: {change}"
 
 
-def _get_cluster_name(plan: ServicePlan) -> tuple[str, str]:
-    """Return namespace and name of a service; the namespace is empty if it is an Output."""
+def _get_namespaced_name(plan: ServicePlan) -> tuple[str, str]:
+    """Return the namespace, which is empty if it is an Output, and the name of a service."""
     return (plan.namespace if isinstance(plan.namespace, str) else ""), plan.service
 
 
@@ -325,13 +325,13 @@ def _report_findings(
     sources: Sequence[Source],
     *,
     blocking_sources: Sequence[Source] | None = None,
-    omits_services: bool = False,
+    omit_planned: bool = False,
     output: str = "text",
 ) -> bool:
     """Print findings, except of ignored rules, and return whether they stop the command.
 
     Only findings of `blocking_sources` can stop the command; by default these are all sources. If
-    `omits_services` is set and the command does not stop, findings of planned services are not
+    `omit_planned` is set and the command does not stop, findings of planned services are not
     printed. `output` is a format of `report`.
     """
     blocking_sources = sources if blocking_sources is None else blocking_sources
@@ -348,7 +348,7 @@ def _report_findings(
     )
     omitted = {
         item
-        for source in (sources if omits_services and not stops else ())
+        for source in (sources if omit_planned and not stops else ())
         for document in source.planned_documents
         for item in document.findings
     }

@@ -57,7 +57,7 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
     except _RevisionError as exc:
         old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(exc)))
         return DiffSides(old, Source(path, objects=[]), blocking_sources=(old,))
-    if existed and _is_empty(Path(path)):
+    if existed and _is_empty(Path(path)):  # the working tree no longer has the source
         new = Source(path, objects=[])
     else:
         new = read_diff_side(path, options)
@@ -86,7 +86,7 @@ def _note_encrypted(old: Source, new: Source) -> tuple[str, ...]:
 
 
 def _downgrade_errors(old: Source) -> tuple[str, ...]:
-    """Convert errors to warnings in place, drop plans with errors, and return a note about it."""
+    """Turn errors into warnings, drop the plans of documents with errors, and return a note."""
     if not old.has_severity(Severity.ERROR):
         return ()
     old.documents = [

@@ -29,20 +29,15 @@ def report(
     `texts` are the texts of the sources by file; `output` is `text`, `json` or `github`.
     """
     parse = functools.cache(parse_yaml_nodes)  # once for each text, and only if it is needed
-    items_with_lines = [
-        (add_line(origin, item.location, texts, parse), item) for origin, item in findings
-    ]
     if output == "text":
-        sys.stderr.writelines(
+        for origin, finding in findings:
             # A finding about a field shows its line, other findings show the document's number.
-            f"{format_finding_line(origin_with_line if finding.location else origin, finding)}\n"
-            for (origin, finding), (origin_with_line, _) in zip(
-                findings, items_with_lines, strict=True
-            )
-        )
+            place = add_line(origin, finding.location, texts, parse) if finding.location else origin
+            sys.stderr.write(f"{format_finding_line(place, finding)}\n")
         return
     located = [
-        (*_find_file_and_line(origin, finding), finding) for origin, finding in items_with_lines
+        (*_find_file_and_line(add_line(origin, item.location, texts, parse), item), item)
+        for origin, item in findings
     ]
     if output == "github":
         sys.stdout.writelines(starmap(_format_workflow_command, located))
@@ -86,7 +81,7 @@ def _find_file_and_line(origin: Origin, finding: Finding) -> tuple[str, int | No
     file = str(path.relative_to(directory)) if path.is_relative_to(directory) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
     if frame is not None:
-        # The origin of a program is its directory.
+        # The origin's file is the project's directory.
         return f"{file}/{frame['file']}", int(frame["line"])
     return file, origin.line
 
@@ -112,7 +107,7 @@ def add_line(
     texts: Mapping[str, str],
     parse: Callable[[str], Sequence[Any]] = parse_yaml_nodes,
 ) -> Origin:
-    """Return the origin with the line of a field, unchanged if its text is not in `texts`."""
+    """Return the origin with the line of a field if it has no line and its file is in `texts`."""
     if origin.line is not None:
         return origin
     documents = parse(texts.get(origin.file, ""))
@@ -124,12 +119,11 @@ def add_line(
 
 def _find_document_line(node: Any, item: int | None, location: Location) -> int:
     """Return the line of a field; `item` is the index of its manifest in a List."""
-    if item is not None and (items := _find_entry(node, "items")):
-        _, list_node = items
-        if entry := _find_entry(list_node, item):
+    for part in () if item is None else ("items", item):
+        if entry := _find_entry(node, part):
             _, node = entry
     if location and _find_entry(node, location[0]) is None:
-        location = ("spec", *location)  # fields of services are located without `spec`
+        location = ("spec", *location)  # findings about services omit `spec`
     return find_line(node, location)
 
 

@@ -17,11 +17,6 @@ from fusioninfer_pulumi.extras import PluginError
 if TYPE_CHECKING:
     from fusioninfer_pulumi.topology.capacity_model import NodePool
 
-#: Exit status for invalid input or usage. CI jobs rely on it.
-INVALID = 2
-#: Exit status if the reader of a pipe closed it: the output may be incomplete.
-BROKEN_PIPE = 141
-
 
 def _parse_gpus_per_pod(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
@@ -76,10 +71,9 @@ def _option(metavar: str, help_text: str, **parameters: Any) -> dict[str, Any]:
     return {"metavar": metavar, "help": help_text, **parameters}
 
 
-def _output(*choices: str, help_text: str = "") -> _Arguments:
-    default = choices[0]
-    help_text += f"default: {default}"
-    return {"--output": {"choices": choices, "default": default, "help": help_text}}
+def _output(*choices: str, prefix: str = "") -> _Arguments:
+    help_text = f"{prefix}default: {choices[0]}"
+    return {"--output": {"choices": choices, "default": choices[0], "help": help_text}}
 
 
 _READ_OPTIONS: _Arguments = {
@@ -177,7 +171,7 @@ _COMMANDS = {
                 "text",
                 "json",
                 "github",
-                help_text="text goes to standard error, other formats to standard output; ",
+                prefix="text goes to standard error, other formats to standard output; ",
             ),
             "--server": _flag(
                 "also dry-run the objects and pods on the API server, and run all checks of "
@@ -207,7 +201,7 @@ _COMMANDS = {
         {
             **_READ_OPTIONS,
             "sources": _option("SOURCE", "a manifest file, a directory of them, or `-`", nargs="+"),
-            **_output("yaml", "json", "python", help_text="manifests, or a Pulumi program; "),
+            **_output("yaml", "json", "python", prefix="manifests, or a Pulumi program; "),
             "--expand": _flag("include generated containers, so that the manifest is complete"),
         },
         ("convert model-serving.yaml --output python",),
@@ -303,17 +297,18 @@ def _run(arguments: Sequence[str]) -> int:
         status: int = getattr(commands, options.command)(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader closed the pipe: `... | head`.
+        # The reader closed the pipe, as in `... | head`, so the output may be incomplete.
         _discard_output()
-        return BROKEN_PIPE
+        return 141
     except OSError as exc:
         # Errors when reading sources are findings, so this error comes from writing the output.
+        # Writing to the stream that replaces a closed one fails without an error number.
         _discard_output()
         sys.stderr.write(f"<stdout>: cannot be written: {exc.strerror or 'it is closed'}\n")
-        return INVALID
+        return 2
     except PluginError as exc:
         sys.stderr.write(f"{exc}\n")
-        return INVALID
+        return 2
     except KeyboardInterrupt:
         return 130
     return status
@@ -356,6 +351,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             continue  # adding all arguments would take longer than parsing them
         if name == "size":
             _add_size_arguments(parser)
+        # `plan` accepts --gpus or --nodes, but not both; `init` has another --gpus.
         capacity_group = parser.add_mutually_exclusive_group() if name == "plan" else parser
         for argument, parameters in arguments.items():
             group = capacity_group if argument in ("--gpus", "--nodes") else parser

@@ -1,8 +1,8 @@
 """The command `init`, which writes a Pulumi project, and the files of `templates/`.
 
-A project installs the version of this package that wrote the project. It refers to the git tag or
-commit of a package installed from git, otherwise to the directory or wheel, or to the version in a
-package index (PEP 610, `direct_url.json`).
+A project requires the version of this package that wrote the project: the git tag or commit if the
+package is installed from git, otherwise its directory or wheel, or its version in a package index
+(PEP 610, `direct_url.json`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def describe_repository(
     # Pulumi downloads packages from git repositories only over HTTPS.
     is_https = url.startswith("https://")
     plugin = {"packages": {"fusioninfer": f"{url}@{revision or _DEFAULT_BRANCH}"}}
-    return Installation(lines, plugin if is_https else _read_plugin())
+    return Installation(lines, plugin if is_https else _describe_local_plugin())
 
 
 def read_installation() -> Installation:
@@ -87,10 +87,10 @@ def read_installation() -> Installation:
             lines.append(f"{package} @ {record['url']}")
     if any("file:" in line for line in lines):
         lines.insert(0, "# Works only on this machine; use a tag or commit to share the project.")
-    return Installation(lines, _read_plugin())
+    return Installation(lines, _describe_local_plugin())
 
 
-def _read_plugin() -> dict[str, Any]:
+def _describe_local_plugin() -> dict[str, Any]:
     directory = sysconfig.get_path("scripts")
     return {"plugins": {"providers": [{"name": "fusioninfer", "path": directory}]}}
 
@@ -147,6 +147,7 @@ class NewProject:
             "service.py": _SERVICE.replace("EDITION", EDITION).replace("ARGUMENTS", arguments),
             "test_service.py": _TEST.replace("MODEL", _quote(self.defaults["model"]))
             .replace("ACCELERATOR", _quote(self.defaults["accelerator"]))
+            # The test sets three replicas; in addition there is one prefill replica.
             .replace("REPLICAS_OF_ALL_ROLES", "4" if self.prefill_decode else "3"),
             "requirements.txt": "\n".join([*self.installation.requirements, "pytest>=8.2", ""]),
             ".gitignore": ".venv/\n.pulumi/\n__pycache__/\n.pytest_cache/\n",
@@ -219,7 +220,7 @@ TEMPLATE = NewProject(
 
 
 def init(options: argparse.Namespace) -> int:
-    """Write a project into a directory that has none of the project's files."""
+    """Write a project, unless the directory already has one of its files."""
     model = options.model.removeprefix("hf://")
     model_name = _to_name(model.rpartition("/")[2])[:40].strip("-")
     directory = Path(options.directory or model_name or "llm")

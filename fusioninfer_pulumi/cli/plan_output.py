@@ -82,7 +82,6 @@ def describe_request_path(plan: ServicePlan) -> list[str]:
     routing, namespace = plan.routing, plan.namespace
     if routing is None:
         return [f"Service {object_names.serving_service(plan.service)}"]
-    hops = ["no route"]
     route_args = routing.router.httproute
     if routing.route is not None:
         hosts = [str(replace_output(host)) for host in routing.route.hostnames or ()]
@@ -102,6 +101,8 @@ def describe_request_path(plan: ServicePlan) -> list[str]:
     elif route_args is not None and route_args.refs is not None:
         names = (f"{_format_prefix(ref.namespace, namespace)}{ref.name}" for ref in route_args.refs)
         hops = [f"HTTPRoute {', '.join(names)} (managed elsewhere)"]
+    else:
+        hops = ["no route"]
     return [*hops, f"{routing.backend['kind']} {routing.backend['name']}"]
 
 
@@ -203,9 +204,9 @@ def _draw_arrows(plan: ServicePlan, backend: str, prefix: str) -> Iterator[str]:
 
 
 def _draw_role(box: str, service: str, role: RolePlan) -> Iterator[str]:
-    number = format_count(len(role.replicas), "replica") if role.replicas else "scaled to zero"
-    lws = "".join(f" in {lws.name}" for lws in role.lws if lws.ordinal is None)
-    title = f"{role.name} ({role.component_type.value}): {number}{lws}"
+    count = format_count(len(role.replicas), "replica") if role.replicas else "scaled to zero"
+    shared_lws = "".join(f" in {lws.name}" for lws in role.lws if lws.is_per_role)
+    title = f"{role.name} ({role.component_type.value}): {count}{shared_lws}"
     yield from _open_subgraph(box, title, "TB")
     nodes = f"{format_count(role.nodes, 'node')} x " if role.nodes > 1 else ""
     size = f"{nodes}{format_count(role.accelerators_per_pod, 'GPU')}"

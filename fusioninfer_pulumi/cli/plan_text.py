@@ -1,4 +1,4 @@
-"""`plan --output text`: tables, in color at a terminal and replace_output in a pipe."""
+"""`plan --output text`: tables, in color at a terminal and plain in a pipe."""
 
 from __future__ import annotations
 
@@ -275,6 +275,5 @@ def _describe_requests(plan: ServicePlan, routing: Routing) -> str:
     # Only the leader of a replica serves requests.
     counts = {role.name: len(role.replicas) for role in routing.backend_roles}
     leaders = " + ".join(f"{count} {name}" for name, count in counts.items())
-    return " -> ".join(
-        [*hops, f"{leaders} {'pod' if [*counts.values()] == [1] else 'pods'}, {ports}"]
-    )
+    noun = "pod" if list(counts.values()) == [1] else "pods"
+    return " -> ".join([*hops, f"{leaders} {noun}, {ports}"])

@@ -31,7 +31,7 @@ def print_objects(objects: list[dict[str, Any]], output: str) -> None:
 
 
 def write_files(directory: Path, files: Mapping[str, str]) -> int:
-    """Write texts to files of a directory, print the paths, and return the exit status."""
+    """Write text files to a directory, print their paths, and return the exit status."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
@@ -57,9 +57,8 @@ _Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 class _Dumper(_Base):  # type: ignore[misc]  # the base class is chosen at run time
     """Writes no anchors, and text of several lines as a block."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, _data: Any) -> bool:
         """Repeat values that several objects share, because anchors are hard to read."""
-        del data
         return True
 
 

@@ -27,11 +27,10 @@ def python_program(services: Sequence[InferenceServiceArgs]) -> str:
     statements = []
     for args, name in zip(services, names, strict=True):
         logical = name if names.count(name) == 1 else f"{args.namespace}-{name}"
-        # A service without a name gets the logical name.
-        excluded = {"name"} if logical == name else set[str]()
-        fields = _list_fields(args, excluded)
+        # The component uses its logical name for a service without a name.
+        fields = _list_fields(args, excluded=("name",) if logical == name else ())
         call = _format_call(type(args), fields, imports, _INDENT)
-        arguments = [("", _format_text(logical)), ("", call)]
+        arguments = [_format_text(logical), call]
         statements.append(_format_bracket(f"{_COMPONENT}(", arguments, ")", ""))
     # The order of import sorters: names in capitals come first.
     imported = sorted(imports, key=lambda name: (not name.isupper(), name))
@@ -40,9 +39,7 @@ def python_program(services: Sequence[InferenceServiceArgs]) -> str:
     return f"{header}{import_lines})\n\n" + "\n".join(f"{statement}\n" for statement in statements)
 
 
-def _list_fields(
-    model: SpecModel, excluded: set[str] | frozenset[str] = frozenset()
-) -> Iterator[tuple[str, Any]]:
+def _list_fields(model: SpecModel, excluded: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
     for name in type(model).model_fields:
         if name in model.model_fields_set and name not in excluded:
             yield name, getattr(model, name)
@@ -59,7 +56,7 @@ def _format_call(
     imports.add(kind.__name__)
     inner = indent + _INDENT
     parts = [
-        (f"{name}=", _format_value(value, imports, inner, len(name) + 1)) for name, value in fields
+        f"{name}={_format_value(value, imports, inner, len(name) + 1)}" for name, value in fields
     ]
     return _format_bracket(f"{kind.__name__}(", parts, ")", indent, key_width)
 
@@ -75,18 +72,19 @@ def _format_value(value: Any, imports: set[str], indent: str, key_width: int = 0
     if isinstance(value, SpecModel):
         if _is_public(type(value)):
             return _format_call(type(value), _list_fields(value), imports, indent, key_width)
+        # The program cannot import the class, so it contains a dict with the manifest's keys.
         aliases = {name: field.alias for name, field in type(value).model_fields.items()}
         by_alias = {aliases[name] or name: item for name, item in _list_fields(value)}
         return _format_value(by_alias, imports, indent, key_width)
     if isinstance(value, Mapping):
         keys = [f"{_format_text(key)}: " for key in value]
         items = [
-            (key, _format_value(item, imports, inner, len(key)))
+            f"{key}{_format_value(item, imports, inner, len(key))}"
             for key, item in zip(keys, value.values(), strict=True)
         ]
         return _format_bracket("{", items, "}", indent, key_width)
     if isinstance(value, (list, tuple)):
-        entries = [("", _format_value(item, imports, inner)) for item in value]
+        entries = [_format_value(item, imports, inner) for item in value]
         return _format_bracket("[", entries, "]", indent, key_width)
     return _format_text(value, inner) if isinstance(value, str) else repr(value)
 
@@ -96,19 +94,18 @@ def _is_public(kind: type[Any]) -> bool:
 
 
 def _format_bracket(
-    start: str, parts: Sequence[tuple[str, str]], end: str, indent: str, key_width: int = 0
+    start: str, parts: Sequence[str], end: str, indent: str, key_width: int = 0
 ) -> str:
     """Return a bracket on one line if its parts fit, otherwise with one part on each line."""
-    texts = [f"{key}{value}" for key, value in parts]
-    line = f"{start}{', '.join(texts)}{end}"
+    line = f"{start}{', '.join(parts)}{end}"
     if "\n" not in line and len(indent) + key_width + len(line) < _WIDTH:
         return line
     inner = indent + _INDENT
-    return f"{start}\n" + "".join(f"{inner}{text},\n" for text in texts) + f"{indent}{end}"
+    return f"{start}\n" + "".join(f"{inner}{part},\n" for part in parts) + f"{indent}{end}"
 
 
 def _format_text(value: Any, indent: str = "") -> str:
-    """Return a string literal, or one literal for each line."""
+    """Return a literal; with an indent, a text of several lines becomes one literal per line."""
     lines = value.splitlines(keepends=True) if isinstance(value, str) else []
     if len(lines) < 2 or not indent:
         return _format_literal(value)

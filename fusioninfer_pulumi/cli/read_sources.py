@@ -48,7 +48,7 @@ UNREADABLE_REVISION = Rule("unreadable-revision")
 
 STDIN = "<stdin>"
 #: Commands that warn if a program creates no service.
-_COMMANDS_NEEDING_SERVICES = ("check", "plan")
+_COMMANDS_EXPECTING_SERVICES = ("check", "plan")
 
 
 @dataclass
@@ -60,8 +60,7 @@ class Source:
         documents: First a document for each error from reading a file, then the source's documents.
         remarks: Findings about the source as a whole, or about options.
         objects: Objects that a program registered or a file contains; if None, `render` renders the
-            plans.
-            Secrets of a program are marked (`mark_secret`), unless they are shown.
+            plans. Secrets of a program are marked (`mark_secret`), except with `--show-secrets`.
         encrypted: The stack's encrypted config values, by key; None for manifests.
         texts: The texts of manifests, by file.
     """
@@ -96,7 +95,7 @@ class Source:
 
     def ignore(self, rules: frozenset[str]) -> None:
         """Drop the warnings of these rules, and of rules that a service's annotation ignores."""
-        self.documents = [_apply_ignored(document, rules) for document in self.documents]
+        self.documents = [_drop_ignored_findings(document, rules) for document in self.documents]
         self.remarks = [
             (origin, finding) for origin, finding in self.remarks if drop_ignored([finding], rules)
         ]
@@ -125,7 +124,7 @@ class Source:
         return self.objects
 
 
-def _apply_ignored(document: LoadedDocument, rules: frozenset[str]) -> LoadedDocument:
+def _drop_ignored_findings(document: LoadedDocument, rules: frozenset[str]) -> LoadedDocument:
     if document.plan and (ignored := parse_ignored_rules(document.plan.meta.annotations)):
         from fusioninfer_pulumi.rules.catalog import check_ignored_rules
 
@@ -170,11 +169,11 @@ def read_sources(
     """
     inputs = [_read_input(path) for path in paths]
     manifests = [input_ for input_ in inputs if input_.project is None]
-    identities = [name for input_ in manifests for text in input_.texts for name in text.identities]
-    separate = several_stacks and len(identities) > len(set(identities))
-    groups = [manifests] if manifests else []
-    if separate:
+    declared = [item for input_ in manifests for text in input_.texts for item in text.identities]
+    if several_stacks and len(declared) > len(set(declared)):
         groups = [[input_] for input_ in manifests]
+    else:
+        groups = [manifests] if manifests else []
     return [
         *(_read_manifests(group, options) for group in groups),
         *(_run_project(input_, options) for input_ in inputs if input_.project is not None),
@@ -216,7 +215,7 @@ def _read_input(path: str, name: str = "") -> _Input:
         path = str(file)
     input_ = _Input(name or (STDIN if path == "-" else path))
     with _collect_errors(input_.unreadable, input_.name):
-        if path in ("", "-") or "\0" in path or not file.is_dir():
+        if path in ("", "-") or not file.is_dir():  # Path("") would be the current directory
             _read_text(input_, path, name=input_.name)
         elif is_project(file):
             input_.project = file
@@ -226,8 +225,8 @@ def _read_input(path: str, name: str = "") -> _Input:
                 message = f"no Pulumi.yaml and {NO_MANIFESTS}"
                 raise InvalidServiceError([error(EMPTY_INPUT, (), message)])
             for entry in files:
-                name = str(Path(input_.name, entry.name))
-                _read_text(input_, str(entry), name=name, directory=input_.name)
+                entry_name = str(Path(input_.name, entry.name))
+                _read_text(input_, str(entry), name=entry_name, directory=input_.name)
     return input_
 
 
@@ -266,19 +265,19 @@ def _collect_errors(findings: list[tuple[Origin, Finding]], file: str) -> Iterat
 def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
     """Plan loaded documents, add them to a source, and check its services against each other."""
     loaded_plans = [plan_service(document.args) for document in loaded if document.args is not None]
-    final_plans = iter(add_collision_findings(loaded_plans))
+    checked_plans = iter(add_collision_findings(loaded_plans))
     source.documents += [
-        document if document.args is None else document._replace(plan=next(final_plans))
+        document if document.args is None else document._replace(plan=next(checked_plans))
         for document in loaded
     ]
     plans = source.plans
     # With errors, an unknown name may belong to a service that could not be read.
-    complete = bool(plans) and not source.has_severity(Severity.ERROR)
+    complete = not source.has_severity(Severity.ERROR)
     source.add_to_services(check_targets(plan, plans, complete=complete) for plan in plans)
 
 
 def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
-    """Return the Kubernetes objects in texts, or None if there is anything else."""
+    """Return the Kubernetes objects in texts, or None if there are none or anything else."""
     objects: list[dict[str, Any]] = []
     for text in texts:
         if text.documents is None:
@@ -318,7 +317,7 @@ def _run_project(input_: _Input, options: argparse.Namespace) -> Source:
         for service in recording.services:
             file = str(Path(input_.name, service.origin.file))
             source.documents.append(service._replace(origin=service.origin._replace(file=file)))
-        if not recording.services and options.command in _COMMANDS_NEEDING_SERVICES:
+        if not recording.services and options.command in _COMMANDS_EXPECTING_SERVICES:
             source.add(
                 input_.name,
                 warning(PROGRAM_WITHOUT_SERVICE, (), "the program creates no InferenceService"),

@@ -1,4 +1,4 @@
-"""Consoles and tables of rich, and the output of `rules`."""
+"""Consoles and tables made with the package rich, and the output of `rules`."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ def print_rule(rule: RuleEntry, file: TextIO) -> None:
     with open_console(file) as screen:
         screen.print(Text.assemble((rule.id, "bold"), f" ({severities}, {rule.area})"))
         screen.print(Padding.indent(rows, 2))
-    if not isinstance(rule.example, str):  # a word: no manifest alone has the finding
+    if not isinstance(rule.example, str):  # a str says why no manifest alone has the finding
         example = rule.example.get("text") or to_yaml(list_documents(rule.example))
         file.write(f"\n# Example input with this finding:\n{example}")
