@@ -223,15 +223,15 @@ def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, 
             yield "LeaderWorkerSet", lws.name, location, owner
             yield "StatefulSet", lws.name, location, owner
             indexes = range(count_max_replicas(role, lws))
-            pods = [object_names.leader_pod(lws.name, index) for index in indexes]
+            leader_pods = [object_names.leader_pod(lws.name, index) for index in indexes]
             network = role.args.network_config
             is_unique = network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA
             # LeaderWorkerSet creates a headless Service, or with UniquePerReplica one per replica.
-            for name in pods if is_unique else [lws.name]:
+            for name in leader_pods if is_unique else [lws.name]:
                 yield "Service", name, location, owner
-            if role.nodes > 1:
-                for name in pods:
-                    yield "StatefulSet", name, location, owner
+            # The workers of each replica are a StatefulSet with the name of the leader pod.
+            for name in leader_pods if role.nodes > 1 else []:
+                yield "StatefulSet", name, location, owner
 
 
 def count_max_replicas(role: RolePlan, lws_plan: LwsPlan) -> int:

@@ -291,7 +291,7 @@ def _check_picker_target(
 def _check_metric_sources(
     service: BuiltService, args: AutoscalingArgs, location: Location
 ) -> Iterator[Finding]:
-    """Check that metrics exist at zero replicas, and that policies let Prometheus read them."""
+    """Check that metrics exist at zero replicas, and that NetworkPolicies allow Prometheus."""
     queries = [metric.query or metric.name or "" for metric in args.metrics]
     names_by_query = [_METRIC.findall(_MATCHERS.sub("", query)) for query in queries]
     names = [name for query_names in names_by_query for name in query_names]

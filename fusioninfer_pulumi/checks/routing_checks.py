@@ -65,7 +65,7 @@ def check_http_route(routing: Routing) -> Iterator[Finding]:
     """Warn about a missing route, or a route that attaches to no Gateway."""
     router, route, field = routing.router, routing.route, (*routing.location, "httproute")
     if route is None:
-        if router.httproute is None or router.httproute.external_field is None:
+        if not router.is_routed_externally:
             effect = "reaches the pool" if router.has_endpoint_picker else "uses a gateway"
             message = (
                 "neither a route nor a Gateway is set: no HTTPRoute is created, and no request "
@@ -123,7 +123,7 @@ def check_implementation(routing: Routing) -> Iterator[Finding]:
 def check_several_pools(routing: Routing) -> Iterator[Finding]:
     """Check whether the Gateway's implementation supports `split` and rules with several pools."""
     route, implementation = routing.route, routing.implementation
-    template = _SEVERAL_POOLS.get(implementation.several_pools)
+    template = _SEVERAL_POOLS_MESSAGES.get(implementation.several_pools)
     if route is None or template is None:
         return
     message = template.format(name=implementation.name)
@@ -142,7 +142,7 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
 
 
 #: Messages about rules with several pools; `{name}` is the Gateway's implementation.
-_SEVERAL_POOLS = {
+_SEVERAL_POOLS_MESSAGES = {
     SeveralPools.UNKNOWN: "a rule with several InferencePools works with agentgateway (1.0) and "
     "NGINX Gateway Fabric (2.3), but not with Istio up to 1.30 and Envoy AI Gateway up to 1.1; "
     "check that your gateway supports it",

@@ -87,7 +87,7 @@ def check_update(
     ]
 
 
-def check_layout_switch(
+def check_stack_layout_change(
     component: str, plan: ServicePlan, stack_lws: Iterable[StackLws] | None
 ) -> list[Finding]:
     """Return an error if the service runs in the other layout and the update cannot change it.

@@ -10,7 +10,7 @@ import pulumi
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.plan_service import plan_service
-from fusioninfer_pulumi.checks.update_checks import check_layout_switch, check_update
+from fusioninfer_pulumi.checks.update_checks import check_stack_layout_change, check_update
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.cluster_access import get_program_services
 from fusioninfer_pulumi.component.diagnosis import read_lws_failures
@@ -129,7 +129,7 @@ class InferenceService(pulumi.ComponentResource):
         collisions = get_program_services(opts).add_and_check(self.plan)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
-        raise_errors(check_layout_switch(name, self.plan, get_stack_state().lws), name)
+        raise_errors(check_stack_layout_change(name, self.plan, get_stack_state().lws), name)
         stack_lws = find_stack_lws(name, self.plan)
         raise_errors(check_update(self.plan, manifests, stack_lws), name)
         super().__init__(TOKEN, name, build_recorded_inputs(self.plan), opts)
