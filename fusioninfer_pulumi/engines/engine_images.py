@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-ReleaseNumber = tuple[int, ...]
+ReleaseNumber = tuple[int, ...]  # (0, 11, 0) for v0.11.0
 
 _RELEASE_PREFIX = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?![0-9])")
 

@@ -226,8 +226,8 @@ class Vllm(Engine):
     image_serves = True
     # `vllm serve --model X` is an error up to 0.11.0 and a warning from 0.11.1 to 0.33.0
     # (`FlexibleArgumentParser`), so the library passes the model to `vllm serve` as a positional
-    # argument, which all these releases accept. The flag is only added if the entrypoint runs or a
-    # user's command starts the older program.
+    # argument, which all these releases accept. The library adds the flag only to the arguments of
+    # the image's entrypoint and of the older program.
     model_flags = ("--model",)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",

@@ -46,7 +46,7 @@ PASSES: tuple[Pass, ...] = (
     add_parallelism,  # after `add_model`: workers may get the leader's command with the model
     add_kv_offloading,  # after `add_parallelism`: the pod's memory depends on the sizes
     split_worker_template,
-    # Passes before `apply_launcher`, which may put the command line into a script.
+    # The next three passes need the command line before `apply_launcher` puts it into a script.
     add_kv_transfer,
     add_tracing,
     record_engine_command,
