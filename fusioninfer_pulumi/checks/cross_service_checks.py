@@ -33,12 +33,11 @@ def check_targets(
     for index, share in enumerate(route.split or ()):
         share_location = (*location, "split", index, "service")
         other = _find_service(plan, plans, share.service)
-        if other is None:
-            if complete:
-                yield from _report_missing_service(
-                    share_location, plan, plans, share.service, split_effect
-                )
-        elif other.picker is None:
+        if other is None and complete:
+            yield from _report_missing_service(
+                share_location, plan, plans, share.service, split_effect
+            )
+        elif other is not None and other.picker is None:
             remedy = "give it a role of componentType router with an endpoint picker"
             make_finding = error if share.weight else warning
             message = (

@@ -167,8 +167,8 @@ def _is_used_when_rolling(plan: ServicePlan, field: str) -> bool:
 def _has_traced_component(tracing: TracingArgs, plan: ServicePlan) -> bool:
     if tracing.picker and plan.picker is not None:
         return True
-    commands = [role.pods.command for role in plan.roles if tracing.engines]
-    return any(
+    commands = [role.pods.command for role in plan.roles]
+    return tracing.engines and any(
         command.engine is not None
         and command.engine.telemetry.tracing_flag is not None
         and command.has(command.engine.telemetry.tracing_flag)

@@ -69,7 +69,7 @@ def check_apis(cluster: LiveCluster) -> ClusterFindings:
     A missing API is not an error, because the same program may install it.
     """
     if not cluster.api.versions:
-        return  # the credentials may not read them
+        return  # the credentials may not read the list of APIs
     for plan in cluster.plans:
         for kind, (product, location) in find_product_needs(plan).items():
             if not _is_served(cluster, product, kind):

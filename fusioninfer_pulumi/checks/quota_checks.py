@@ -110,9 +110,9 @@ def _check_cluster_queue(cluster_queue: Object, plans: list[ServicePlan]) -> Clu
     """Check that a ClusterQueue covers the requested resources and has enough accelerators."""
     name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
     groups = spec.get("resourceGroups") or ()
-    quotas = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
+    totals = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
     requested = {resource for plan in plans for resource in _list_requested_resources(plan)}
-    for resource in sorted(requested - set(quotas)):
+    for resource in sorted(requested - set(totals)):
         requesters = [plan for plan in plans if resource in _list_requested_resources(plan)]
         message = (
             f"ClusterQueue {name} has no quota for {resource}, which "
@@ -126,11 +126,11 @@ def _check_cluster_queue(cluster_queue: Object, plans: list[ServicePlan]) -> Clu
         quota for group in groups for flavor in group["flavors"] for quota in flavor["resources"]
     ]
     for quota in flavor_quotas:
-        quotas[quota["name"]] += quantity.parse(quota["nominalQuota"])
+        totals[quota["name"]] += quantity.parse(quota["nominalQuota"])
     for resource, amount in _sum_accelerators(plans).items():
-        if resource in quotas and quotas[resource] < amount:
+        if resource in totals and totals[resource] < amount:
             message = (
-                f"ClusterQueue {name} allows {quantity.write(quotas[resource])} {resource}, but "
+                f"ClusterQueue {name} allows {quantity.write(totals[resource])} {resource}, but "
                 f"{_format_requesters(plans)} {amount}: replicas above the quota wait"
             )
             yield plans[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)

@@ -113,7 +113,7 @@ def check_implementation(routing: Routing) -> Iterator[Finding]:
     gateway = routing.router.gateway
     if gateway is None or gateway.implementation in (None, *IMPLEMENTATIONS):
         return
-    # `envoy-gateway` and `kgateway` are not misspelled.
+    # With a lower cutoff, `envoy-gateway` and `kgateway` would count as misspelled.
     closest = closest_name(str(gateway.implementation), IMPLEMENTATIONS, cutoff=0.9)
     if closest is not None:
         message = f"is unknown, so the library adds no objects for it; did you mean {closest}?"

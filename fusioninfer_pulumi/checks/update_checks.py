@@ -122,8 +122,8 @@ def check_layout_change(
     """Return an error if roles run in the other layout and the update cannot change it.
 
     A renamed role starts next to the old role, and Pulumi deletes the old LeaderWorkerSets when the
-    new ones are available. Without a new name, StatefulSets of multi-node replicas collide, because
-    LeaderWorkerSet gives them the same names in both layouts.
+    new ones are available. Without a new name, StatefulSets of multi-node replicas collide: the
+    workers' StatefulSets with PerRole have the same names as the leaders' with PerReplica.
 
     Args:
         layout: The new layout.

@@ -36,6 +36,7 @@ _NETWORK_ACTIONS = ("httpGet", "tcpSocket", "grpc")
 
 def check_role_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that engine, role and probes use one port, and that other pods can reach the engine."""
+    # A generated sidecar listens on the role's port in place of the engine.
     if pods.kv is None or pods.kv.sidecar is None:
         yield from _check_port(pods, ctx)
     yield from _check_loopback(pods)

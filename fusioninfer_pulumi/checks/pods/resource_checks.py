@@ -178,8 +178,8 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if files.init_downloads:
             containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
         elif not served_model.model.startswith("/") and pod.is_leader:
-            # The engine may download to any volume that it mounts. Only an emptyDir without options
-            # is certainly on the node's disk.
+            # The engine may download to any volume that it mounts. All but a plain emptyDir may be
+            # somewhere other than the node's disk.
             disk_volumes = {
                 v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}
             }
