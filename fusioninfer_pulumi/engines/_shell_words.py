@@ -152,7 +152,8 @@ for _ in range(4):  # each round adds a level of nested substitutions
     _PARENTHESES = rf"\((?:{_ESCAPE}|{_SINGLE}|\"(?:\\.|[^\"\\])*\"|[^()'\"\\]|{_PARENTHESES})*\)"
 _EXPANSION = rf"\${_PARENTHESES}|\$\{{[^{{}}]*(?:\{{[^{{}}]*\}}[^{{}}]*)*\}}|{_BACKTICKS}"
 _DOUBLE = rf"\"(?:{_ESCAPE}|{_EXPANSION}|\$(?![({{])|[^\"\\`$])*\""
-# Compiled only when a script is read, because compiling takes longer than checking most manifests.
+# A quoted, expanded or plain part of a word. Compiled only when a script is read, because compiling
+# takes longer than checking most manifests.
 _PIECE = (
     rf"{_ESCAPE}|{_SINGLE}|{_DOUBLE}|{_EXPANSION}|[<>]{_PARENTHESES}|\$(?!['({{])"
     r"|[^\\'\"$` \t\n;&|()<>]+"
@@ -251,7 +252,8 @@ class EngineCall(NamedTuple):
         program_end: Offset after the program.
         end: Offset after the command's last word, where additional arguments are inserted.
         can_exec: Whether `exec` can be inserted at `start` without changing what the script does:
-            the engine is the last command, is not in a pipeline, and no trap needs the shell.
+            the engine is the last command, neither nested nor in a pipeline, and no trap needs the
+            shell.
     """
 
     program: Program

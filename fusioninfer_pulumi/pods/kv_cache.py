@@ -229,7 +229,7 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
 
 
 def get_engine_events_port(role: RoleArgs) -> int | None:
-    """Return the port on which pods publish KV events, or None if pods connect to an endpoint."""
+    """Return the port on which pods publish KV events, or None if they listen on none."""
     if role.kv_events is None:
         return None
     host, _, port = role.kv_events.endpoint.rpartition(":")

@@ -253,8 +253,8 @@ class RolePods:
     Attributes:
         leader: The leader's pod. Before `split_worker_template` the workers share it, unless the
             user sets a template for them.
-        worker: The workers' pod. None on a single node; before `split_worker_template` also None if
-            the user sets no template for workers.
+        worker: The workers' pod; None on a single node. Until `split_worker_template` it is None
+            unless the user sets a template for workers.
         engine_command: The engine's command line before a launcher changes it; None until
             `record_engine_command`.
         port: Port that the pods serve on; 0 until `record_engine_command`.

@@ -41,7 +41,7 @@ def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
 
 
 def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Add a readiness probe to the leader and, if `startup` is set, a startup probe."""
+    """Add a readiness probe to a leader without one and, if `startup` is set, a startup probe."""
     command = pods.command
     if command.engine is None:
         return pods, []
