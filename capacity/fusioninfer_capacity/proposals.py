@@ -65,7 +65,7 @@ def propose(
     inventory: InventoryArgs | None,
     load: Load | None,
 ) -> Iterator[Proposal]:
-    """Yield layouts that fit, with replicas for the load, else one; fewest accelerators first."""
+    """Yield layouts with replicas for the load, or with one; the fewest accelerators first."""
     fitting = [layout for layout in candidates if layout.reason is None]
     if load is None:
         for layout in filter_sensible(fitting):

@@ -99,7 +99,7 @@ def extract_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
 
 
 def _omit_unchanged(engines: Iterable[EngineLws], other: Iterable[EngineLws]) -> list[EngineLws]:
-    """Return one LeaderWorkerSet for each role and revision, if its engine is not in `other`."""
+    """Return one LeaderWorkerSet per role and revision, without those of engines in `other`."""
     other_commands = [(lws.component_type, lws.command) for lws in other]
     # Outputs hide arguments, but equal revisions mean equal engines.
     other_revisions = {(lws.role, lws.revision) for lws in other if lws.revision}
@@ -293,8 +293,8 @@ def _find_rejected_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
     for age, lws, other_lws, requested in pods:
         members, engine = f"clients with {age} {lws.role} pods", lws.command.engine
         names = lws.command.requestable_names
-        is_same = lws.command.arguments == other_lws.command.arguments
-        if engine is None or not engine.http.rejects_unknown_models or is_same:
+        has_same_names = lws.command.arguments == other_lws.command.arguments
+        if engine is None or not engine.http.rejects_unknown_models or has_same_names:
             continue
         if names is None:
             yield MixedPair(Compatibility.UNKNOWN, members, "it is unknown which names they serve")

@@ -285,7 +285,7 @@ def choose_next_lws(
     for step in steps:
         if step.is_required and step.name in all_unavailable:
             unavailable_units.setdefault(step.limit_scope, set()).add(step.limit_unit)
-    # Their other LeaderWorkerSets may change too, because the units are unavailable already.
+    # All LeaderWorkerSets of these units may change, because the units are unavailable already.
     unlimited_units = {
         (step.limit_scope, step.limit_unit)
         for step in steps

@@ -96,6 +96,7 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
     method = str(config.get("quant_method") or "modelopt").lower()
     algorithm = str(config.get("quant_algo") or "").upper()
     excluded = next((tuple(map(str, config[key])) for key in _EXCLUDED if config.get(key)), ())
+    # With method fp8 the model is DeepSeek-V4: `_read_deepseek_v4` knows the bits of its experts.
     if algorithm == "MIXED_PRECISION" and method != "fp8":
         return _read_mixed(config.get("quantized_layers") or {})
     if method == "fp8" or algorithm in ("FP8", "FP8_PB_WO"):

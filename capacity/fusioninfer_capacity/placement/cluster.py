@@ -231,6 +231,7 @@ def _count_by_claims(
 
 def _build_pool(name: str, nodes: Sequence[Object], accelerators: _Accelerators) -> dict[str, Any]:
     per_node = max(accelerators.offered.values())
+    # What a node lacks, compared with the largest one, counts as in use.
     used = [
         min(per_node, per_node - offered + accelerators.in_use[node])
         for node, offered in sorted(accelerators.offered.items())

@@ -120,7 +120,8 @@ def place_services(
     valid = [position for position in range(len(services)) if position not in findings]
     requests = []
     for position in valid:
-        plan, key = plans[position], make_key(plans[position].namespace, plans[position].service)
+        plan = plans[position]
+        key = make_key(plan.namespace, plan.service)
         previous_pools = previous.get(key) or previous.get(plan.service, {})
         requests.append(
             build_request(plan, inventory, previous_pools, services[position].placement.colocate)
