@@ -434,7 +434,7 @@ def _apply_version(
     if not uid:
         return replace(lws, phase=LwsPhase.DONE)
     old_uid, _ = lws.version_before or ("", 0)
-    # No other waits for a recreated one, because its gang may need those that have yet to change.
+    # Others must not wait for a recreated one, whose gang may start only after they have changed.
     existed_before = lws.existed_before and old_uid in ("", uid)
     lws = replace(
         lws, registered_version=version, existed_before=existed_before, phase=LwsPhase.DONE

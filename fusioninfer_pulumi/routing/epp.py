@@ -349,9 +349,8 @@ def build_epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     yield build_service_account(meta, epp.name)
     yield from build_role_and_binding(meta, epp.name, rules, [epp.name])
     if epp.args.metrics is MetricsMode.AUTHENTICATED:
-        object_meta = build_metadata(
-            meta, object_names.metrics_reviewer(meta.namespace, meta.service)
-        )
+        name = object_names.metrics_reviewer(meta.namespace, meta.service)
+        object_meta = build_metadata(meta, name)
         del object_meta["namespace"]
         delegator = ("ClusterRole", "system:auth-delegator")
         yield build_role_binding(meta, object_meta, delegator, [epp.name])

@@ -117,6 +117,7 @@ def plan_parents(
             continue
         parent_namespace = ref.get("namespace", namespace)
         listeners = known_listeners
+        # `parentRefs` may name the service's own Gateway.
         if gateway and ref["name"] == gateway.name and is_known_equal(parent_namespace, namespace):
             listeners = gateway.listeners
         section, port = ref.get("sectionName"), ref.get("port")

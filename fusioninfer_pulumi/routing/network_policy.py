@@ -85,8 +85,8 @@ def build_picker_network_policy(
         # With this configuration, engines connect to the picker and send their KV events.
         peers = [_select_pods(meta, role) for role in publishers]
         ingress.append(_build_ingress_rule(peers, events_port))
-    name, selector = object_names.epp_network_policy(meta.service), build_picker_peer(epp)
-    return _build_policy(meta, name, selector, ingress)
+    name = object_names.epp_network_policy(meta.service)
+    return _build_policy(meta, name, build_picker_peer(epp), ingress)
 
 
 def build_role_network_policies(
@@ -143,12 +143,11 @@ def build_picker_peer(epp: EppPlan) -> Manifest:
 
 
 def _build_policy(
-    meta: ServiceMeta, name: str, selector: Mapping[str, Any], ingress: list[Manifest]
+    meta: ServiceMeta, name: str, pods: Mapping[str, Any], ingress: list[Manifest]
 ) -> Manifest:
-    spec = {**selector, "policyTypes": ["Ingress"], "ingress": ingress}
-    return build_object(
-        "networking.k8s.io/v1", "NetworkPolicy", build_metadata(meta, name), spec=spec
-    )
+    spec = {**pods, "policyTypes": ["Ingress"], "ingress": ingress}
+    object_meta = build_metadata(meta, name)
+    return build_object("networking.k8s.io/v1", "NetworkPolicy", object_meta, spec=spec)
 
 
 def _build_ingress_rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Manifest:
@@ -156,5 +155,6 @@ def _build_ingress_rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Ma
 
 
 def _select_pods(meta: ServiceMeta, role: RolePlan) -> Manifest:
+    """Return the `podSelector` of a role's pods, for a peer or a policy."""
     selected = {labels.SERVICE: meta.service, labels.ROLE_NAME: role.name}
     return {"podSelector": {"matchLabels": selected}}

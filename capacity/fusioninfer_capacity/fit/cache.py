@@ -68,10 +68,11 @@ class CacheLayout:
                 pages += groups * self.memory.state_pages
                 continue
             block = self._count_page_tokens(kind)
-            tokens = length
+            tokens, extra = length, 0
             if kind.window is not None:
-                tokens = min(kind.window - 1 + self.memory.batched, length)
-            pages += groups * (-(-tokens // block) + (0 if kind.window is None else 1))
+                # A window that begins inside a page needs one page more.
+                tokens, extra = min(kind.window - 1 + self.memory.batched, length), 1
+            pages += groups * (-(-tokens // block) + extra)
         return pages
 
     @property
