@@ -115,8 +115,7 @@ def find_by_name(name: str) -> Accelerator | None:
             if plain == _normalize(product):
                 return ACCELERATORS[accelerator]
     short = plain.upper().removeprefix("NVIDIA-").removeprefix("AMD-").removeprefix("INSTINCT-")
-    short = _ALIASES.get(short, short)
-    return ACCELERATORS.get(short)
+    return ACCELERATORS.get(_ALIASES.get(short, short))
 
 
 def _normalize(name: str) -> str:

@@ -137,7 +137,7 @@ class Architecture(ModelShape):
         tied: Whether the head uses the weights of the embedding.
         longest: Tokens of the longest sequence; None if the config has none.
         limit: Maximum length that engines accept by default; None if the config has none.
-        heads: Attention heads, and key-value heads; 0 if the config has none.
+        heads: Attention heads, and key-value heads; 0 if unknown, or if ranks do not divide them.
         bits: Bits of a parameter that is not quantized.
         quantization: Format of the quantized parameters, or None if none are quantized.
         doubt: Why the memory of its family is uncertain; None if it is not.
@@ -271,6 +271,7 @@ def _rename_keys(text: Config) -> Config:
 
 
 def _read(config: Config, *names: str) -> int:
+    """Return the first of these keys that has a positive integer."""
     for name in names:
         value = config.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:

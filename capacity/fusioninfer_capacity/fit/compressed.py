@@ -134,6 +134,6 @@ def _align(size: int) -> int:
 
 
 def _choose_group_size(counts: Sequence[int], minimum: int) -> int:
-    """Return the group size of at least `minimum` with the least padding, else the largest."""
+    """Return the size of at least `minimum` with the least padding; among equals, the largest."""
     sizes = range(minimum, max(*counts, minimum) + 1)
     return min(sizes, key=lambda size: (sum(-count % size for count in counts), -size))

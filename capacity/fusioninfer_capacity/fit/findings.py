@@ -47,11 +47,11 @@ def check_fit(
 
     `command_path` is the location of the engine's arguments; `nodes` counts a replica's nodes.
     """
-    margin = role_fit.margin * role_fit.accelerator.total
-    device = role_fit.accelerator.name
+    device, total = role_fit.accelerator.name, role_fit.accelerator.total
+    margin = role_fit.margin * total
     if role_fit.cache <= 0:
-        total = role_fit.accelerator.total
-        is_certain = role_fit.cache + margin < 0 if role_fit.certain else role_fit.weights > total
+        is_beyond_margin = role_fit.cache + margin < 0
+        is_certain = is_beyond_margin if role_fit.certain else role_fit.weights > total
         make_finding = error if is_certain else warning
         message = (
             f"weights need {_format_gib(role_fit.weights)} and the engine "
