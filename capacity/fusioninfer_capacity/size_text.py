@@ -115,7 +115,7 @@ def _build_row(proposal: Proposal, load: Load | None) -> dict[str, str]:
     """Return the cells of a proposal by column title."""
     layout = proposal.layout
     assert layout.fit is not None, "it fits"
-    _, _, weights, _, cache, _, _ = layout.fit.row()
+    weights, cache = (f"{size / GIB:.1f}" for size in (layout.fit.weights, layout.fit.cache))
     row = {"LAYOUT": name_layout(layout)}
     if load is not None:
         row["ROLES"] = f"{proposal.replicas} serve"

@@ -46,7 +46,7 @@ class LwsStep(NamedTuple):
     """The update of one LeaderWorkerSet.
 
     Attributes:
-        limit: How many units of `limit_scope` may be unavailable at a time; None means no limit.
+        limit: Maximum number of unavailable units (`limit_unit`) in the scope; None means no limit.
         limit_scope: The role whose units share the limit; empty if the whole service shares it.
         limit_unit: What the limit counts: the LeaderWorkerSet (its name), or with `level: Group`
             its serving group (the index).
