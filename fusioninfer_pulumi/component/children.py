@@ -253,14 +253,13 @@ def _get_group(manifest: Manifest) -> str | None:
 def build_timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | None:
     """Return the provider's timeouts for an object, or None if the defaults apply."""
     kind, delete = manifest["kind"], _compute_deletion_timeout(manifest)
+    timeout = plan.wait.timeout if kind in ("Deployment", "DaemonSet") else None
     if kind == "Job" and plan.model.warm_up:
         # The update always waits for the Job, because pods need the model.
-        text = f"{plan.model.warm_up['activeDeadlineSeconds']}s"
-        return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
-    if kind in ("Deployment", "DaemonSet"):
-        text = plan.wait.timeout
-        return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
-    return pulumi.CustomTimeouts(delete=delete) if delete else None
+        timeout = f"{plan.model.warm_up['activeDeadlineSeconds']}s"
+    if timeout is None and delete is None:
+        return None
+    return pulumi.CustomTimeouts(create=timeout, update=timeout, delete=delete)
 
 
 def build_lws_options(

@@ -116,9 +116,9 @@ def get_current_status(live: Live | None) -> Live:
     Replicas may still have to restart for the current spec, even if the older conditions are true.
     """
     status: Live = (live or {}).get("status") or {}
-    # LeaderWorkerSet 0.9 sets `observedGeneration` in the status and in the condition, which takes
-    # precedence. Nothing else is read from the merged mapping.
-    return {} if _is_outdated(live, {**status, **find_condition(status, "Available")}) else status
+    # `observedGeneration` of the condition, if it is set, takes precedence over that of the status.
+    merged = {**status, **find_condition(status, "Available")}
+    return {} if _is_outdated(live, merged) else status
 
 
 def is_available(live: Live | None) -> bool:

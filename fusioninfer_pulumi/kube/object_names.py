@@ -70,19 +70,21 @@ def serving_group(service: str, index: int | None = None) -> str:
 pod_group = serving_group
 
 
-def leader_worker_set(service: str, role: str, replica: int, group: int | None) -> str:
+def leader_worker_set(
+    service: str, role: str, replica: int, serving_group_index: int | None
+) -> str:
     """Return the name of a replica's LeaderWorkerSet, leader StatefulSet and headless Service."""
-    return f"{serving_group(service, group)}-{role}-{replica}"
+    return f"{serving_group(service, serving_group_index)}-{role}-{replica}"
 
 
-def role_lws(service: str, role: str, group: int | None = None) -> str:
+def role_lws(service: str, role: str, serving_group_index: int | None = None) -> str:
     """Return the name of the LeaderWorkerSet that runs all replicas of a role (layout PerRole)."""
-    return f"{serving_group(service, group)}-{role}"
+    return f"{serving_group(service, serving_group_index)}-{role}"
 
 
-def leader_pod(lws_name: str, group: int) -> str:
+def leader_pod(lws_name: str, lws_group_index: int) -> str:
     """Return the name of a LeaderWorkerSet group's leader pod and worker StatefulSet."""
-    return f"{lws_name}-{group}"
+    return f"{lws_name}-{lws_group_index}"
 
 
 def leader_worker_set_limit(size: int, groups: int) -> int:
