@@ -21,7 +21,7 @@ from fusioninfer_pulumi.component.diagnosis import (
     PodSnapshot,
     explain_gang,
     explain_lws,
-    has_lws_reason,
+    is_lws_explained,
     read_service,
     watch_service,
 )
@@ -54,7 +54,7 @@ class Case:
 
     def is_explained(self, snapshot: PodSnapshot) -> bool:
         text = "\n".join([*explain_lws([LWS], snapshot), *explain_gang(snapshot)])
-        return all(word in text for word in self.words) and has_lws_reason(LWS, snapshot)
+        return all(word in text for word in self.words) and is_lws_explained(LWS, snapshot)
 
 
 CASES = {

@@ -96,7 +96,7 @@ def check_monitoring(service: BuiltService) -> Iterator[Finding]:
             rule=MONITORED_TARGET_MISSING,
         ),
     )
-    for role in monitoring.engines:
+    for role in monitoring.scraped_roles:
         yield from _check_engine_monitor(role)
 
 

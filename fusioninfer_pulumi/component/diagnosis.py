@@ -18,7 +18,7 @@ from fusioninfer_pulumi.component.cluster_access import (
 )
 from fusioninfer_pulumi.component.status import (
     count_ready_replicas,
-    explain_unplaced_gang,
+    explain_unscheduled_gang,
     find_condition,
     is_available,
 )
@@ -89,16 +89,16 @@ def read_service(api: KubernetesApi, namespace: str, service: str) -> PodSnapsho
         for selector in _EVENT_SELECTORS
         for event in api.list_objects("v1", "Event", namespace, fieldSelector=selector) or ()
     ]
-    native = any(pod["spec"].get("schedulingGroup") for pod in pods)
-    version = NATIVE_API_VERSION if native else API_VERSION
-    groups = (
+    is_native = any(pod["spec"].get("schedulingGroup") for pod in pods)
+    version = NATIVE_API_VERSION if is_native else API_VERSION
+    pod_groups = (
         api.list_objects(version, "PodGroup", namespace, labelSelector=_format_selector(service))
         or []
     )
     gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
     has_kueue = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
     workloads = api.list_objects("kueue.x-k8s.io", "Workload", namespace) if has_kueue else None
-    return PodSnapshot(pods, events, groups, tuple(api.unread), workloads or ())
+    return PodSnapshot(pods, events, pod_groups, tuple(api.unread), workloads or ())
 
 
 def watch_service(
@@ -140,7 +140,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
     """
 
     def is_explained(snapshot: PodSnapshot) -> bool:
-        return all(has_lws_reason(name, snapshot) for name in names)
+        return all(is_lws_explained(name, snapshot) for name in names)
 
     try:
         snapshot = await cluster.read(read_service, service, seconds=_READ_SERVICE_SECONDS)
@@ -177,7 +177,7 @@ def explain_gang(snapshot: PodSnapshot) -> list[str]:
     """Return the scheduler's messages about PodGroups, or none if all pods have a node."""
     if all(map(is_bound, snapshot.pods)):
         return []
-    problems = {get_name(group): explain_unplaced_gang(group) for group in snapshot.pod_groups}
+    problems = {get_name(group): explain_unscheduled_gang(group) for group in snapshot.pod_groups}
     return [f"PodGroup {name}: {problem}" for name, problem in problems.items() if problem]
 
 
@@ -197,7 +197,7 @@ def explain_queue(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
     ]
 
 
-def has_lws_reason(name: str, snapshot: PodSnapshot) -> bool:
+def is_lws_explained(name: str, snapshot: PodSnapshot) -> bool:
     """Return whether each pod of a LeaderWorkerSet is ready or shows why it is not.
 
     If the LeaderWorkerSet has no pods, return whether a warning explains that.

@@ -51,6 +51,7 @@ class Observed:
 
     def build_output(self) -> dict[str, Any]:
         """Return the value of the output `OBSERVED`; `_parse_observed_output` is the inverse."""
+        # `served` is the older name of `last_available`, which states of existing stacks contain.
         return {"objects": self.objects, "served": self.last_available}
 
 

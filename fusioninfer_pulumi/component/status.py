@@ -161,7 +161,7 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
     return str(condition.get("message") or f"the PodGroup is {status['phase']}")
 
 
-def explain_unplaced_gang(pod_group: Live) -> str | None:
+def explain_unscheduled_gang(pod_group: Live) -> str | None:
     """Return why a gang has not been scheduled yet, or None if it has.
 
     Unlike `explain_blocked_gang`, return a text even if no reason is known yet, and None once the
@@ -224,7 +224,7 @@ def find_unaccepted(
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         state = live.get(name) or {}
         if kind == "PodGroup":
-            if problem := explain_unplaced_gang(state):
+            if problem := explain_unscheduled_gang(state):
                 return f"PodGroup {name}: {problem}"
             continue
         assert plan.routing is not None, "only services with a router wait for these kinds"

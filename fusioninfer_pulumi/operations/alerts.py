@@ -65,9 +65,9 @@ class Alert:
 
 def build_alerts(meta: ServiceMeta, monitoring: MonitoringPlan) -> Iterator[Alert]:
     """Yield the alerts about the roles, engines and endpoint picker that are monitored."""
-    for role in monitoring.engines:
+    for role in monitoring.scraped_roles:
         yield from _build_role_alerts(meta, role, needs_gang=monitoring.shape.needs_gang)
-    if monitoring.engines:
+    if monitoring.scraped_roles:
         yield from _build_engine_alerts(build_service_matchers(meta))
     if monitoring.scrapes_picker:
         yield Alert(

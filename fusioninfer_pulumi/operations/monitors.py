@@ -32,7 +32,7 @@ class MonitoringPlan(NamedTuple):
     """The monitors, alerts and dashboards of one service.
 
     Attributes:
-        engines: Roles whose engines are scraped; empty if `monitoring.engines` is false.
+        scraped_roles: Roles whose engines are scraped; empty if `monitoring.engines` is false.
         scrapes_picker: Whether the endpoint picker is scraped.
         may_be_envoy_gateway: Whether the service has a route, and the gateway may be Envoy Gateway.
             The gateway dashboard shows Envoy Gateway's metrics.
@@ -40,7 +40,7 @@ class MonitoringPlan(NamedTuple):
 
     args: MonitoringArgs
     shape: ServiceShape
-    engines: tuple[RolePlan, ...]
+    scraped_roles: tuple[RolePlan, ...]
     scrapes_picker: bool
     may_be_envoy_gateway: bool = False
 
@@ -60,7 +60,7 @@ def plan_monitoring(
     return MonitoringPlan(
         args=args,
         shape=shape,
-        engines=tuple(role for role in roles if args.engines and role.replicas),
+        scraped_roles=tuple(role for role in roles if args.engines and role.replicas),
         scrapes_picker=metrics is not MetricsMode.OFF and args.picker is not False,
         may_be_envoy_gateway=routing is not None
         and routing.route is not None
@@ -83,7 +83,7 @@ def build_monitors(
     meta: ServiceMeta, routing: Routing | None, monitoring: MonitoringPlan
 ) -> Iterator[Manifest]:
     """Yield a PodMonitor for each role's engines, and the endpoint picker's ServiceMonitor."""
-    for role in monitoring.engines:
+    for role in monitoring.scraped_roles:
         yield _build_pod_monitor(meta, role, monitoring)
     if not monitoring.scrapes_picker or routing is None or routing.picker is None:
         return
@@ -189,7 +189,7 @@ _UID_LENGTH = 40
 
 def list_dashboards(monitoring: MonitoringPlan) -> list[str]:
     """Return the names of the dashboards of a service; empty if nothing is monitored."""
-    names = ["service", "replicas"] if monitoring.engines else []
+    names = ["service", "replicas"] if monitoring.scraped_roles else []
     if monitoring.scrapes_picker:
         names.append("picker")
     if names and monitoring.may_be_envoy_gateway:
@@ -229,7 +229,7 @@ def _fill_dashboard(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) ->
             variable["query"] = constants[variable["name"]]
     gpus = " + ".join(
         f"{build_replicas_query(build_role_matchers(meta, role))} * {role.replica_accelerators}"
-        for role in monitoring.engines
+        for role in monitoring.scraped_roles
         if role.replica_accelerators
     )
     if not gpus:

@@ -133,7 +133,9 @@ def build_operations(
     if monitoring is None:
         return
     yield from build_monitors(meta, routing, monitoring)
-    if monitoring.args.alerts is not None and (monitoring.engines or monitoring.scrapes_picker):
+    if monitoring.args.alerts is not None and (
+        monitoring.scraped_roles or monitoring.scrapes_picker
+    ):
         yield build_prometheus_rule(meta, monitoring, monitoring.args.alerts)
     if monitoring.args.dashboards is not None and list_dashboards(monitoring):
         yield build_dashboards_config_map(meta, monitoring, monitoring.args.dashboards)

@@ -127,7 +127,7 @@ PLACED = {"type": "PodGroupInitiallyScheduled"}
         ),
     ],
 )
-def test_unplaced_gang_is_awaited(group: Any, expected: str | None) -> None:
+def test_unscheduled_gang_is_awaited(group: Any, expected: str | None) -> None:
     plan = plan_of(service(role(multinode=nodes(2)), wait={"level": "Scheduled"}))
     manifests = list_awaited_manifests(plan, render(plan))
     assert find_unaccepted(plan, manifests, {"svc": group}) == expected

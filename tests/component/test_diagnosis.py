@@ -15,7 +15,7 @@ from fusioninfer_pulumi.component.diagnosis import (
     explain_gang,
     explain_lws,
     explain_queue,
-    has_lws_reason,
+    is_lws_explained,
 )
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
@@ -29,7 +29,7 @@ def test_recorded_objects_have_the_recorded_explanations(name: str) -> None:
     seen = PodSnapshot(**case["snapshot"])
     assert explain_lws([SET], seen) == case["explanations"]["set"]
     assert explain_gang(seen) == case["explanations"]["gang"]
-    assert has_lws_reason(SET, seen)
+    assert is_lws_explained(SET, seen)
 
 
 def test_every_failure_case_is_recorded() -> None:
@@ -113,7 +113,7 @@ def test_normal_recreate_group_event_is_not_a_reason() -> None:
     about = {"involvedObject": {"kind": "LeaderWorkerSet", "name": SET}, "metadata": {}}
     for kind, enough in (("Normal", False), ("Warning", True)):
         event = {**about, "type": kind, "reason": "RecreateGroup", "message": "it did restart"}
-        assert has_lws_reason(SET, PodSnapshot(events=[event])) is enough
+        assert is_lws_explained(SET, PodSnapshot(events=[event])) is enough
 
 
 def test_volcano_condition_explains_gang() -> None:
