@@ -21,6 +21,7 @@ _DECIMAL = {
     **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
 }
 _FACTORS = {**_BINARY, **_DECIMAL}
+# Limits that keep exact arithmetic on quantities fast.
 _MAX_LENGTH = 64
 _MAX_EXPONENT = 64
 

@@ -69,7 +69,7 @@ def plan_monitoring(
 
 
 def find_declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
-    """Return the `ports` entry in which a container of the leader declares a port, or None."""
+    """Return the leader's `ports` entry for a port, preferably the engine container's, or None."""
     leader = role.pods.leader
     containers = [*leader.spec["containers"], *(leader.spec.get("initContainers") or ())]
     for container in (leader.container, *containers):
