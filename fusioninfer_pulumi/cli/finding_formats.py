@@ -18,6 +18,7 @@ from fusioninfer_pulumi.loading.yaml_text import parse_yaml_nodes
 
 #: Workflow commands by severity.
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+#: A stack frame, such as `app.py:12 in build`.
 _FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in .*)?")
 
 

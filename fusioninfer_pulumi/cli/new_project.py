@@ -166,6 +166,7 @@ class NewProject:
             for name, component_type, replicas in engine_roles
         ]  # fmt: skip
         model = "${model}" if "://" in str(self.defaults["model"]) else "hf://${model}"
+        # Only a template needs them: `_render_config` declares the config of other projects.
         types = {key: {"type": "string"} for key in self.defaults}
         types["replicas"] = {"type": "integer"}
         program = {

@@ -78,7 +78,7 @@ class Comparison:
         edits: The objects that differ.
         autoscaling_notes: Notes about roles whose replicas an autoscaler has set.
         unfrozen_lws: LeaderWorkerSets whose replicas restart only because the partition is lowered.
-            If the old partition excluded a LeaderWorkerSet completely, its objects do not differ.
+            With layout PerReplica they may be unchanged, as the partition is none of their fields.
         rejections: The changes that `pulumi up` rejects, as `find_rejections` returns them.
     """
 
@@ -136,7 +136,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
 
 
 def find_mixed_revisions(comparison: Comparison, service: ServiceIdentity) -> list[str]:
-    """Describe the effects on clients while pods of two revisions run."""
+    """Return sentences about the effects on clients while pods of two revisions run."""
     before = comparison.old_services.get(service, [])
     after = comparison.new_services.get(service, [])
     plans = (plan for plan in comparison.new_plans if plan.service == service.name)

@@ -329,9 +329,9 @@ def drop_explained_revision(
     A changed pair revision explains a changed revision.
     """
     for labels_to_drop in ((_REVISION, _PAIR_REVISION), (_REVISION,)):
-        others = [change for change in fields if not change.path.endswith(labels_to_drop)]
-        if any(is_overlapping(change.path, templates) for change in others):
-            return tuple(others)
+        remaining = [change for change in fields if not change.path.endswith(labels_to_drop)]
+        if any(is_overlapping(change.path, templates) for change in remaining):
+            return tuple(remaining)
     return tuple(fields)
 
 
@@ -378,8 +378,8 @@ def find_rejections(
     """Return findings about changes that `pulumi up` rejects if the old objects are running.
 
     Kueue's webhook rejects the changes that `check_kueue_changes` finds, and the library rejects
-    all others. The result has no entry for services without LeaderWorkerSets, and for services
-    with several plans, because they may run in several clusters.
+    all others. Services without LeaderWorkerSets have no entry, and neither do services with
+    several plans, which may run in several clusters.
     """
     old_lws, new_lws = lws
     edits_by_key = {edit.key: edit for edit in edits}

@@ -70,7 +70,8 @@ class RecordingMonitor(MockMonitor, Mocks):
         self.unknown: set[str] = set()
         self._project = project
         self._mask = _show if show_secrets else mark_secret
-        self._functions: list[_Transform] = []  # all transforms; a callback's token is an index
+        # The transforms that the SDK passes as callbacks; a callback's token is an index.
+        self._callbacks: list[_Transform] = []
         # The transforms in the options of a resource and of its ancestors, by URN.
         self._transforms: dict[str, list[_Transform]] = {}
         self._stack_transforms: list[_Transform] = []
@@ -111,7 +112,7 @@ class RecordingMonitor(MockMonitor, Mocks):
             place = self._find_origin(request)
             raise RunError(f"Duplicate resource URN '{urn}'; try giving it a unique name ({place})")
         # As in the engine, transforms of the stack run last, after those of the ancestors.
-        transforms = [self._functions[int(callback.token)] for callback in request.transforms]
+        transforms = [self._callbacks[int(callback.token)] for callback in request.transforms]
         self._transforms[urn] = [*transforms, *self._transforms.get(request.parent, [])]
         properties = request.object
         for function in (*self._transforms[urn], *self._stack_transforms):
@@ -155,8 +156,8 @@ class RecordingMonitor(MockMonitor, Mocks):
 
     def register_transform(self, transform: _Transform) -> Any:
         """Store a transform of one resource and its children."""
-        self._functions.append(transform)
-        return callback_pb2.Callback(token=str(len(self._functions) - 1))
+        self._callbacks.append(transform)
+        return callback_pb2.Callback(token=str(len(self._callbacks) - 1))
 
     def register_stack_transform(self, transform: _Transform) -> None:
         """Store a transform of every resource that is registered later."""
@@ -277,8 +278,8 @@ def _to_python(value: Any, mask: _Mask) -> Any:
     if isinstance(value, Struct):
         if SIGNATURE not in value:
             return {key: _to_python(value[key], mask) for key in sorted(value)}
-        # The signature is of a secret, or else of an asset or a reference to a resource, which
-        # Kubernetes objects cannot contain.
+        # Secrets have a `value`; assets and references to resources, which Kubernetes objects
+        # cannot contain, have none.
         if "value" not in value:
             return UNKNOWN
         plain = _to_python(value["value"], _show)
