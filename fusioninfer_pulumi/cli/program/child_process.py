@@ -92,7 +92,7 @@ def main(
 
 
 def _reduce_output(output: Output[Any]) -> tuple[Any, ...]:
-    """Pickle an Output as its text if that is known and no secret, otherwise as UnknownOutput."""
+    """Pickle an Output as its text if that is known and not secret, otherwise as UnknownOutput."""
 
     async def read() -> Any:
         with contextlib.suppress(Exception):
