@@ -105,10 +105,9 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
     try:
         fitted = fit(command, architecture, accelerator, role.nodes)
     except UnknownMemoryError as exc:
-        return None, [
-            *findings,
-            *([] if shape_findings else _report_unchecked(role_path, accelerator, str(exc))),
-        ]
+        # Findings about the shape usually have the same cause.
+        unchecked = [] if shape_findings else _report_unchecked(role_path, accelerator, str(exc))
+        return None, [*findings, *unchecked]
     if fitted.doubt is None:
         fitted = replace(fitted, doubt=_explain_variables(command.engine.name, variables))
     findings += check_fit(role_path, command_path, command, architecture, fitted, role.nodes)

@@ -128,7 +128,7 @@ def _check_blocks(
     share = part.width / ways if part.width else 0
     kind = "experts" if part.expert else "feed-forward layers"
     fitting = [
-        f"{size}"
+        size
         for size in _SIZES
         if model.heads[0] % size == 0
         and _find_unaligned(command, model, sizes._replace(tensor=size)) is None
@@ -228,6 +228,6 @@ def _check_length(
     yield Problem(LENGTH_ABOVE_MODEL, text, certain=command.image.is_stock)
 
 
-def _join_sizes(sizes: list[Any]) -> str:
+def _join_sizes(sizes: list[int]) -> str:
     *first, last = [str(size) for size in sizes] or ["1"]
     return f"{', '.join(first)} or {last}" if first else last
