@@ -121,11 +121,11 @@ def watch_service(
     selector = _format_selector(service)
     watch = api.watch("v1", "Pod", namespace, seconds=seconds, labelSelector=selector)
     with contextlib.closing(watch) as changes:
-        for kind, pod in changes:
+        for event_type, pod in changes:
             old = pods.get(get_name(pod))
             if is_ready_or_explained(pod) or old is None or not is_ready_or_explained(old):
                 pods[get_name(pod)] = pod
-            if kind == "DELETED" and not is_ready_or_explained(pods[get_name(pod)]):
+            if event_type == "DELETED" and not is_ready_or_explained(pods[get_name(pod)]):
                 del pods[get_name(pod)]
             snapshot = replace(initial, pods=list(pods.values()))
             if is_explained(snapshot):

@@ -96,7 +96,7 @@ def build_autoscaler(meta: ServiceMeta, plan: AutoscalerPlan) -> Manifest:
             **advanced,
             "triggers": [
                 # With ignoreNullValues false, a query without a result is an error, which leaves
-                # the replicas unchanged. By default KEDA treats it as zero.
+                # the replicas unchanged. By default KEDA treats a missing result as zero.
                 *(_make_trigger(args, m, ignoreNullValues="false") for m in plan.target_metrics),
                 *(_make_trigger(args, metric) for metric in args.metrics),
                 *user_triggers,
