@@ -280,7 +280,7 @@ class _RoleExpander:
     # GPUs and parallel sizes.
 
     def _plan_gpus(self) -> GpuPlan:
-        """Return the GPUs of a pod, and the parallel sizes if the user does not set any."""
+        """Return the GPUs of a pod (1 after an error), and the sizes if the user sets none."""
         role = self.user_role
         if self.hardware not in self.preset.images and "image" not in self.user_container:
             message = (
@@ -402,18 +402,11 @@ class _RoleExpander:
         containers[position : position + 1] = [serving]
         spec: dict[str, Any] = {**self.spec, "containers": containers}
         # Unlike `args` and `env`, the user's ports may move to other indexes in the generated list.
-        ports: Location = (
-            "roles",
-            self.position,
-            "template",
-            "spec",
-            "containers",
-            position,
-            "ports",
-        )
+        role_location: Location = ("roles", self.position)
+        ports = (*role_location, "template", "spec", "containers", position, "ports")
         user_names = [port.get("name") for port in self.user_container.get("ports") or ()]
         for index, port in enumerate(serving["ports"]):
-            user_field: Location = ("roles", self.position, "port")
+            user_field = (*role_location, "port")
             if port.get("name") in user_names:
                 user_field = (*ports, user_names.index(port.get("name")))
             self.user_fields |= {(*ports, index): user_field}
@@ -479,26 +472,28 @@ class _RoleExpander:
     def _generate_arguments(self, role: RoleArgs, gpu_plan: GpuPlan) -> list[str]:
         """Return the arguments to add to the user's."""
         preset, port = self.preset, self.user_role.port
-        words: list[str] = []
+        arguments: list[str] = []
         if port is not None and port != self.engine.http.default_port:
-            words += self._select_missing_arguments((PORT_FLAG, str(port)), USER, "port")
+            arguments += self._select_missing_arguments((PORT_FLAG, str(port)), USER, "port")
         reason = "other pods reach the engine and its metrics"
-        words += self._select_missing_arguments(preset.arguments, RELEASE, reason)
+        arguments += self._select_missing_arguments(preset.arguments, RELEASE, reason)
         if self.is_cpu or gpu_plan.limits_length:
             reason = "the longest sequence that the cache holds"
-            words += self._select_missing_arguments(preset.length_arguments, LIBRARY, reason)
+            arguments += self._select_missing_arguments(preset.length_arguments, LIBRARY, reason)
         # Multi-node replicas do not drain: workers cannot see when their leader has finished, and
         # would always wait for the whole timeout.
         has_drain = parse_release(self.release) >= parse_release(preset.drain_since)
         if has_drain and role.nodes == 1:
             reason = "seconds a terminating pod gets to finish its requests"
-            words += self._select_missing_arguments(self._get_drain_arguments(), LIBRARY, reason)
+            arguments += self._select_missing_arguments(
+                self._get_drain_arguments(), LIBRARY, reason
+            )
         catalogue_model = find_catalogue_model(self.model_name)
         if catalogue_model is not None and self.engine.name == CATALOGUE_ENGINE:
-            words += self._select_missing_arguments(
+            arguments += self._select_missing_arguments(
                 catalogue_model.arguments, MODEL, catalogue_model.source
             )
-        return words
+        return arguments
 
     def _get_drain_arguments(self) -> tuple[str, ...]:
         """Return the preset's drain arguments, shortened to the user's grace period if needed."""

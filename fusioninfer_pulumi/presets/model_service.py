@@ -55,6 +55,7 @@ def model_service(
         InvalidServiceError: If a field is unknown or invalid; the exception has all findings.
     """
     fields: dict[str, Any] = dict(additional_fields)
+    # Messages also suggest the names of parameters.
     known_names = {*inspect.signature(model_service).parameters, *ROLE_FIELDS}
     known_names |= {*InferenceServiceArgs.model_fields} - {"roles"}
     findings = []
