@@ -155,8 +155,7 @@ class AutoscalingArgs(SpecModel):
     def latency_goals(self) -> dict[str, Fraction]:
         """Latency goals in seconds, keyed by the name of their KEDA trigger."""
         goals = {"first-token": self.time_to_first_token, "per-token": self.time_per_token}
-        seconds = {name: parse_duration(goal or "") for name, goal in goals.items()}
-        return {name: limit for name, limit in seconds.items() if limit is not None}
+        return {name: parse_duration(goal) or Fraction(0) for name, goal in goals.items() if goal}
 
     def findings(self, location: Location) -> Iterator[Finding]:
         """Check that there is a metric, and that the bounds are in order."""

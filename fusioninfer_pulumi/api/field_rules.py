@@ -98,7 +98,7 @@ def _locate_in_state(model: BaseModel | None, path: str, state: _State) -> Locat
     value: Any = model
     is_set, default = True, None
     for name in path.split(".") if path else ():
-        if value is None:
+        if value is None:  # a field below one that is not set
             location.append(to_camel(name))
             is_set, default = False, None
         else:

@@ -93,7 +93,7 @@ OUTPUT_MARK = "x-output"
 
 
 def _or_output(field_type: Any) -> GetPydanticSchema:
-    """Return the schema of a field that also accepts an Output, because it is passed through."""
+    """Return the schema of a field that is only passed through: a `field_type`, or an Output."""
 
     def validate(value: Any, validate_plain: core_schema.ValidatorFunctionWrapHandler) -> Any:
         return value if is_output(value) else validate_plain(value)

@@ -188,7 +188,7 @@ class EndpointPickerArgs(SpecModel):
     def findings(self, location: Location) -> Iterator[Finding]:
         """Check the template."""
         if self.template is not None:
-            yield from _template_findings((*location, "template"), self.template)
+            yield from _picker_template_findings((*location, "template"), self.template)
 
 
 class PoolArgs(SpecModel):
@@ -239,11 +239,12 @@ _OWNED_CONTAINER_FIELDS = {
 }
 
 
-def _template_findings(location: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+def _picker_template_findings(location: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     yield from partial_template_findings(location, template)
     metadata, spec = template.get("metadata"), template.get("spec")
     pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
     if isinstance(pod_labels, Mapping) and labels.APP in pod_labels:
+        # The picker's Deployment selects its pods by `app`.
         yield from reserved_key_findings(
             (*location, "metadata", "labels"), [labels.APP], {labels.APP}
         )

@@ -81,7 +81,9 @@ class LoadedDocument(NamedTuple):
         plan = self.plan
         if plan is not None:
             plan = replace(plan, findings=tuple(filter(is_kept, plan.findings)))
-        kept = tuple(located for located in self.loading_findings if is_kept(located[1]))
+        kept = tuple(
+            (origin, finding) for origin, finding in self.loading_findings if is_kept(finding)
+        )
         return self._replace(loading_findings=kept, plan=plan)
 
     def _locate(self, findings: Iterable[Finding]) -> Iterable[tuple[Origin, Finding]]:
@@ -107,11 +109,8 @@ def split_list(
         finding = error(WRONG_TYPE, ("items",), f"must be a list, got {quote_value(items)}")
         return [], [make_document_without_service(origin, finding)]
     if not items:
-        return [], [
-            make_document_without_service(
-                origin, error(FIELD_REQUIRED, ("items",), "must not be empty")
-            )
-        ]
+        finding = error(FIELD_REQUIRED, ("items",), "must not be empty")
+        return [], [make_document_without_service(origin, finding)]
     return [(Origin(file, number, index), item) for index, item in enumerate(items)], []
 
 
@@ -202,7 +201,7 @@ def _assign_referenced(
 
 
 def is_loaded_kind(raw: Any) -> bool:
-    """Return whether a document is an InferenceService or of a kind that importers convert."""
+    """Return whether a document is an InferenceService or for an importer, even a missing one."""
     return _is_inference_service(raw) or _find_importer(raw) is not None or _lacks_importer(raw)
 
 
@@ -222,6 +221,7 @@ def _convert(
         )
         loaded.append(document.with_result(validate_document(service.manifest)))
         findings = [(origin, finding) for origin, finding in findings if origin not in origins]
+    # The remaining findings are about documents that belong to no service.
     for source in documents:
         located = tuple(
             (origin, finding) for origin, finding in findings if origin == source.origin
