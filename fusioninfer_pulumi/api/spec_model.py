@@ -57,8 +57,8 @@ class SpecModel(BaseModel):
     def __init__(self, /, **fields: Any) -> None:
         """Accept the fields by name.
 
-        Type checkers read the module's stub: a constructor also accepts types that its fields never
-        have, such as a mapping for a model.
+        Type checkers read the module's stub instead, because constructors also accept types that
+        the fields do not have, such as a mapping for a model.
         """
         try:
             super().__init__(**fields)

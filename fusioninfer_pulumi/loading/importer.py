@@ -88,7 +88,7 @@ class SourceField(NamedTuple):
 
 
 def _get_name(value: Any) -> Any:
-    """Return a name or namespace, or None if its type does not allow comparing it with others."""
+    """Return a name or namespace, or None if it is neither a string nor an Output."""
     return value if isinstance(value, str) or is_output(value) else None
 
 

@@ -127,7 +127,7 @@ def pod_field_findings(template: Mapping[str, Any]) -> list[Finding]:
 
 
 def _drop_unset(value: Any) -> Any:
-    """Return a copy without null and empty fields, which API validation treats as not set."""
+    """Return a copy without nulls and empty strings, which API validation treats as not set."""
     if isinstance(value, Mapping):
         return {key: _drop_unset(item) for key, item in value.items() if item not in (None, "")}
     if isinstance(value, (list, tuple)):
