@@ -23,7 +23,7 @@ from fusioninfer_pulumi.engines.engine import (
 from fusioninfer_pulumi.engines.engine_images import ReleaseNumber, format_release
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube.object_metadata import lookup
-from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
+from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, UNSUPPORTED_BY_ENGINE
 
 CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
 
@@ -233,6 +233,12 @@ class VllmKvCache(KvCache):
             connectors = [settings, _build_offloading_settings(offloading)]
             settings = _build_connector_settings(_MULTI, "kv_both", {"connectors": connectors})
             findings = tuple(_check_connector_and_offloading(name, release))
+        sizes = command.parallelism
+        knows_ranks = name == NIXL and release is not None and release >= _PIPELINE_RANKS
+        # Source: `NixlBaseConnectorWorker.__init__`, in 0.26.0 to 0.32.0.
+        if knows_ranks and role == "kv_consumer" and sizes is not None and sizes.pipeline > 1:
+            message = f"{NIXL} does not support pipeline > 1 in decode engines; set pipeline to 1"
+            findings += (error(UNSUPPORTED_BY_ENGINE, (), message),)
         if not is_prefiller and release is not None and release >= _FAILS_BY_DEFAULT:
             settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
         return Transfer((_build_transfer_argument(settings),), _build_connector(settings), findings)
