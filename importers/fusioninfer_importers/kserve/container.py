@@ -69,7 +69,7 @@ class Preset:
         is_leader: Whether the pod answers requests.
         has_sidecar: Whether a sidecar uses the pool's port, and the engine the next one.
         has_offloading: Whether the KV cache is offloaded to host memory.
-        model_arguments: Arguments of its command that name the model.
+        model_arguments: Arguments of the preset's command that name the model.
         is_replaced: Whether a config in the service's namespace replaces the preset.
         has_script: Whether the pod runs KServe's script around `vllm serve`.
     """
@@ -190,7 +190,7 @@ def _merge_lifecycle(container: Node, preset: Preset) -> Node | None:
 
 
 def _add_missing(container: Node, field: str, key: str, items: list[dict[str, Any]]) -> Node:
-    """Return a list of the container, preceded by items of the preset whose keys it lacks."""
+    """Return a list field of the container, with the preset's items that it lacks in front."""
     entries = container.get(field)
     if entries is not None and not isinstance(entries.content, list):
         return entries  # our rules reject it

@@ -19,6 +19,8 @@ _PLUGINS = {
     "model-server-protocol-metrics": "core-metrics-extractor",
 }
 _HANDLER, _SCORER = "disagg-profile-handler", "prefix-cache-scorer"
+#: Parameters of the scorer in current releases.
+_SCORER_PARAMETERS = {"prefixMatchInfoProducerName"}
 TOKEN_PRODUCER, PRECISE_SCORER = "token-producer", "precise-prefix-cache-scorer"
 _PRECISE_PRODUCER = "precise-prefix-cache-producer"
 _POD_SOURCE = "endpoint-notification-source"
@@ -41,8 +43,8 @@ def migrate(config: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(parameters, dict):
             parameters.pop("hashBlockSize", None)
             if plugin.get("type") == _SCORER:
-                kept = {"prefixMatchInfoProducerName"} & set(parameters)
-                plugin["parameters"] = parameters = {key: parameters[key] for key in kept}
+                parameters = {key: parameters[key] for key in _SCORER_PARAMETERS & set(parameters)}
+                plugin["parameters"] = parameters
             if plugin.get("type") == _HANDLER:
                 plugins += _add_decider(parameters, _list_mappings(migrated, "plugins"))
             if not parameters:
@@ -143,7 +145,7 @@ def _discovers_pods(producer: Mapping[str, Any]) -> bool:
 
 
 def _migrate_scorer_parameters(scorer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the older scorer for its producer."""
+    """Convert the parameters of an older scorer to those of its producer."""
     parameters = dict(scorer.get("parameters") or {})
     indexer = dict(parameters.pop("indexerConfig", None) or {})
     indexer.pop("tokenizersPoolConfig", None)

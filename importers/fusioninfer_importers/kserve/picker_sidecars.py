@@ -94,12 +94,12 @@ def _build_tokenizer(
     builder: ServiceBuilder, spec: Node, field: SourceField, *, is_replaced: bool
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the parameters of `token-producer` (None without hf:// or pvc://) and the pod."""
-    preset = copy.deepcopy(_PRESETS[TOKENIZER])
+    pod = copy.deepcopy(_PRESETS[TOKENIZER])
     if is_replaced:
-        ports = preset["containers"][0]["ports"]
+        ports = pod["containers"][0]["ports"]
         container = {"name": TOKENIZER, "ports": ports, "env": [], "volumeMounts": []}
-        preset = {"containers": [container], "volumes": []}
-    (container,) = preset["containers"]
+        pod = {"containers": [container], "volumes": []}
+    (container,) = pod["containers"]
     model = spec.get("model")
     scheme, _, path = str(model and model.text("uri")).partition("://")
     if scheme == "hf":
@@ -115,17 +115,17 @@ def _build_tokenizer(
         mount = {"name": "tokenizer-model", "mountPath": _WEIGHTS, "readOnly": True}
         container["volumeMounts"].append({**mount, **({"subPath": directory} if directory else {})})
         volume = {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
-        preset["volumes"].append({"name": "tokenizer-model", **volume})
+        pod["volumes"].append({"name": "tokenizer-model", **volume})
     else:
         builder.report.unsupported(
             field,
             f"the tokenizer reads models of hf:// and pvc://, got {scheme}://; run `vllm launch "
             f"render` yourself and set modelName and vllm.url of {TOKEN_PRODUCER} in config.inline",
         )
-        return None, preset
+        return None, pod
     container["command"] = ["vllm", "launch", "render", name, f"--port={_PORT}", *options]
     builder.report.chosen(field, "the tokenizer runs in the endpoint picker's pods")
-    return {"modelName": name, "vllm": {"url": f"http://localhost:{_PORT}"}}, preset
+    return {"modelName": name, "vllm": {"url": f"http://localhost:{_PORT}"}}, pod
 
 
 def _read_tokenizer_pod(builder: ServiceBuilder, tokenizer: Node | None) -> Node:

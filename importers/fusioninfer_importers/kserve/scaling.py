@@ -120,15 +120,12 @@ def _convert_wva(
     builder.derive((*autoscaling, "annotations"), annotations, wva.field)
     label = ("metadata", "labels", _ACCELERATOR)
     accelerator = workload.get("labels", _ACCELERATOR)
-    present = builder.get(label) or "unknown"
-    if accelerator is None:
-        builder.default(label, present, wva.field)
-        return
-    value = str(accelerator.content)
-    if present not in ("unknown", value):
+    current = builder.get(label) or "unknown"
+    value = current if accelerator is None else str(accelerator.content)
+    if current not in ("unknown", value):
         builder.report.unsupported(
             wva.field,
-            f"{_ACCELERATOR} applies to all autoscalers of a service, but the values {present} "
+            f"{_ACCELERATOR} applies to all autoscalers of a service, but the values {current} "
             f"and {value} conflict; use one value for prefill and decode",
         )
     builder.default(label, value, wva.field)
@@ -137,15 +134,15 @@ def _convert_wva(
 def _build_trigger(builder: ServiceBuilder, name: str, field: SourceField) -> dict[str, Any] | None:
     """Return KEDA's trigger for WVA's decision, or None if Prometheus's address is unknown."""
     documents = filter_kind(builder.report.documents, "ConfigMap")
-    texts = [document.at("data", WVA_SETTINGS) for document in documents if is_settings(document)]
     settings: Any = {}
-    for text in texts:
+    for document in filter(is_settings, documents):
+        settings_field = document.at("data", WVA_SETTINGS)
         try:
-            settings = (yaml.safe_load(str(text.value)) or {}).get("prometheus") or {}
+            settings = (yaml.safe_load(str(settings_field.value)) or {}).get("prometheus") or {}
         except (AttributeError, yaml.YAMLError):
             continue
-        builder.report.consume(text)
-        builder.add_source(text.document)
+        builder.report.consume(settings_field)
+        builder.add_source(document)
     if not settings.get("url"):
         builder.report.unsupported(
             field,

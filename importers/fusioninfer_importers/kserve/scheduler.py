@@ -252,7 +252,7 @@ def _migrate_config(
 
 
 def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
-    """Report a pool's spec, unless it is that of KServe's preset (config-llm-scheduler.yaml)."""
+    """Report fields of a pool that differ from KServe's preset (config-llm-scheduler.yaml)."""
     service = str(builder.main.name)
     selector = {
         "app.kubernetes.io/name": service,

@@ -47,7 +47,7 @@ _PROPAGATED_PREFIXES = {
     "labels": (_KUEUE, _LOCAL_MODEL),
     "annotations": ("k8s.v1.cni.cncf.io", _KUEUE, "prometheus.io", _LOCAL_MODEL),
 }
-#: Prefix of further annotations that it copies if a replica has several pods.
+#: Prefix of annotations that KServe also copies if a replica has several pods.
 _LWS_PREFIX = "leaderworkerset.sigs.k8s.io"
 
 
@@ -208,6 +208,7 @@ def _find_main(pod: Node | None) -> list[Node]:
 
 
 def _copy_template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
+    """Copy a pod spec, and the labels and annotations that KServe gives the pods."""
     copy_node(builder, (*target, "spec"), pod)
     is_multi_pod = target[-1] != "template"
     for field, prefixes in _PROPAGATED_PREFIXES.items():
