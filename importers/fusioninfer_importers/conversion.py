@@ -42,7 +42,7 @@ from fusioninfer_pulumi.plugins.importers import (
 
 
 def walk_leaves(field: SourceField, value: Any) -> Iterator[SourceField]:
-    """Yield every scalar, empty mapping and empty list in a value, but no nulls."""
+    """Yield the field of every scalar, empty mapping and empty list in a value, except nulls."""
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
             yield from walk_leaves(field / key, item)

@@ -1,4 +1,4 @@
-"""Converts a ModelRoute to rules of the HTTPRoutes of the services that it leads to."""
+"""Converts a ModelRoute to HTTPRoute rules of the services that it routes to."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _build_path_match(
         return {"type": "RegularExpression", "value": anchor(value)}
     if value.endswith("/"):
         return {"type": "PathPrefix", "value": value}
-    # PathPrefix matches whole segments: /v1 would not match /v1beta, as it does in Kthena.
+    # PathPrefix matches whole segments; in Kthena the prefix /v1 also matches /v1beta.
     return {"type": "RegularExpression", "value": f"{re.escape(value)}.*"}
 
 
@@ -178,20 +178,20 @@ def convert_route(
             field / "rateLimit",
             "is not supported by HTTPRoute; use a rate limit policy of your gateway",
         )
-    used: list[Server] = []
+    used: dict[int, Server] = {}
     matched: set[str] = set()
     shared: list[SharedTarget] = []
     for index, rule in enumerate(spec.rules):
         targets = _convert_rule(report, document, spec, rule, field / "rules" / index, servers)
-        used += [server for _, server, _ in targets]
+        used |= {id(server): server for _, server, _ in targets}
         shared += _find_shared_targets(report, targets)
-        matched |= set(match_models(spec, rule.model_match or ModelMatch()) if targets else ())
+        if targets:
+            matched |= {*match_models(spec, rule.model_match or ModelMatch())}
     unused = [adapter for adapter in spec.lora_adapters or () if adapter not in matched]
     if unused:
         message = f"no rule with a target in this input matches {', '.join(unused)}; ignored"
         report.left_out(field / "loraAdapters", message)
-    unique = {id(server): server for server in used}.values()
-    for server in unique:
+    for server in used.values():
         if _has_rules(server):
             _copy_parent_refs(report, spec, field / "parentRefs", server)
         _rewrite_model_name(report, spec, field / "modelName", server)
@@ -206,7 +206,7 @@ def convert_route(
         report.consume(field / "parentRefs")
     if not spec.rules:
         report.warning(DOCUMENT_UNUSED, field, "has no rules; ignored")
-    elif not unique:
+    elif not used:
         report.left_out(field, "refers to no service of this input; ignored")
     _check_order(report, spec.rules, field / "rules")
     return shared
@@ -243,7 +243,7 @@ def _find_shared_targets(
     report: ConversionReport, targets: Sequence[Target]
 ) -> Iterator[SharedTarget]:
     """Yield a rule's targets other than the main one; their retries must equal the main one's."""
-    for _, server, subfield in targets:
+    for _, server, target_field in targets:
         main = _find_main_server(targets)
         if server is main:
             continue
@@ -255,7 +255,7 @@ def _find_shared_targets(
                 f"differs from the retries of {main.document.name}, whose rule also routes to this "
                 "ModelServer; set both to the same",
             )
-        yield SharedTarget(server, main, subfield)
+        yield SharedTarget(server, main, target_field)
 
 
 def _has_rules(server: Server) -> bool:

@@ -346,6 +346,7 @@ def _convert_ratio(
     except ValueError:
         report.invalid(field, f"needs two numbers, got {ratio.min_ratio} and {ratio.max_ratio}")
         return
+    # Our ratio is prefill to decode; a bound of 0 has no inverse.
     if pair == (DECODER, PREFILLER) and minimum > 0 and maximum > 0:
         minimum, maximum = 1 / maximum, 1 / minimum
     elif pair != (PREFILLER, DECODER):

@@ -40,7 +40,7 @@ class Serving:
     Attributes:
         model: The ModelServing; for a Deployment one with the same pods.
         builder: The service.
-        minimum_replicas: Minimum of each role with an autoscaler, by name, and its source field.
+        minimum_replicas: Minimum and its source field of each autoscaled role, by the role's name.
     """
 
     model: ModelServing
@@ -270,7 +270,10 @@ def _convert_rollout(
 
 
 def convert_gang(serving: Serving) -> None:
-    """Convert the gang of a ModelServing, after its autoscalers, because it uses their minima."""
+    """Convert the gang of a ModelServing.
+
+    Its autoscalers must be converted first, because the gang uses their minima.
+    """
     builder, group = serving.builder, serving.model.spec.template
     field = builder.main.at("spec")
     group_field, scheduler = field / "template", builder.get((*SCHEDULING, "schedulerName"))

@@ -82,10 +82,9 @@ def _convert_replica(
     builder.set_origin(("spec", "roles"), field / "engines")
     for index, engine in enumerate(replica.engines):
         convert_engine(builder, engine, field / "engines" / index, is_pd=is_pd)
-    members = [member.template for engine in replica.engines for member in engine.members]
-    _convert_gang(
-        builder, members, field / "engines", is_gang=is_pd or len(members) > len(replica.engines)
-    )
+    templates = [member.template for engine in replica.engines for member in engine.members]
+    is_multi_pod = any(len(engine.members) > 1 for engine in replica.engines)
+    _convert_gang(builder, templates, field / "engines", needs_gang=is_pd or is_multi_pod)
     if is_pd:
         add_router(builder, field / "serving", is_pd=True)
     report.translated(
@@ -100,12 +99,12 @@ def _convert_replica(
 
 
 def _convert_gang(
-    builder: ServiceBuilder, templates: Sequence[Template], field: SourceField, *, is_gang: bool
+    builder: ServiceBuilder, templates: Sequence[Template], field: SourceField, *, needs_gang: bool
 ) -> None:
     """Disable our default, gang scheduling, unless the pods use Volcano or Kueue."""
     if convert_queue(builder):
         return
-    if is_gang and all(template.spec.get("schedulerName") != VOLCANO for template in templates):
+    if needs_gang and all(template.spec.get("schedulerName") != VOLCANO for template in templates):
         builder.default(GANG_MODE, "Off", field)
         builder.report.chosen(field, NO_GANG)
 
@@ -155,8 +154,8 @@ def convert_engine(
             )
         # Modelplane adds no engine arguments: unless the user does, decode computes prompts again.
         texts = str([member.template.spec for member in engine.members])
-        transfers = re.search("kv[-_]transfer|disaggregation-mode", texts) is not None
-        settings = {} if transfers else {"enabled": False}
+        has_transfer = re.search("kv[-_]transfer|disaggregation-mode", texts) is not None
+        settings = {} if has_transfer else {"enabled": False}
         builder.default((*target, "kvTransfer"), settings, field / "phase")
     for index, member in enumerate(engine.members):
         _convert_member(
@@ -226,7 +225,7 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     is_pd = spec.prefill is not None
     builder.set_origin(("spec", "roles"), field)
     groups = [spec.workers, *([spec.prefill.workers] if spec.prefill is not None else [])]
-    is_gang = is_pd or any((group.topology.pipeline or 1) > 1 for group in groups)
+    needs_gang = is_pd or any((group.topology.pipeline or 1) > 1 for group in groups)
     if spec.prefill is not None:
         subfield = field / "prefill"
         workers, devices = spec.prefill.workers, spec.prefill.node_selector
@@ -237,7 +236,8 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     name = "decode" if is_pd else "workers"
     _convert_workers(builder, name, kind, spec.workers, field / "workers")
     _convert_last_role_devices(builder, spec.node_selector, field / "nodeSelector")
-    _convert_gang(builder, [group.template for group in groups], field / "workers", is_gang=is_gang)
+    templates = [group.template for group in groups]
+    _convert_gang(builder, templates, field / "workers", needs_gang=needs_gang)
     if spec.routing is not None and is_pd:
         _convert_router(builder, spec.routing, field / "routing")
     elif spec.routing is not None:
