@@ -52,7 +52,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 #: A string that is not empty.
 Text = Annotated[str, StringConstraints(min_length=1)]
 
-#: A later part of an object's name, such as a role's name; unlike `Name`, may begin with a digit.
+#: A part of an object's name that is not the first, such as a role's name; may begin with a digit.
 PartName = Annotated[
     str,
     string_format(
@@ -111,7 +111,7 @@ StringOrOutput = Annotated[Any, _or_output(str)]
 #: A string that is not empty, or a pulumi Output.
 TextOrOutput = Annotated[Any, _or_output(Text)]
 #: Name of an object, or a pulumi Output.
-NameOrOutput = Annotated[Any, _or_output(ObjectName)]
+ObjectNameOrOutput = Annotated[Any, _or_output(ObjectName)]
 #: A DNS label (RFC 1123), such as the name of a namespace.
 DnsLabel = Annotated[
     str,
@@ -310,7 +310,7 @@ def check_json(location: Location, value: Any, depth: int = 0) -> Iterator[Findi
         yield error(WRONG_TYPE, location, f"must be a JSON value, got {quote_value(value)}")
 
 
-def check_json_and_outputs(
+def check_json_and_reject_outputs(
     location: Location, value: Any, output_keys: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
     """Check like `check_json`, and reject Outputs that are not below a key in `output_keys`."""
@@ -334,7 +334,7 @@ def matches_schema(part: Part | None, *, outputs: bool = False) -> AfterValidato
         if outputs:
             findings += check_json((), value)
         else:
-            findings += check_json_and_outputs((), value)
+            findings += check_json_and_reject_outputs((), value)
         raise_findings("part", findings)
         return value
 

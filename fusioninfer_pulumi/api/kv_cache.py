@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
     ImageOrOutput,
-    NameOrOutput,
+    ObjectNameOrOutput,
     Port,
     PositiveCount,
     Resources,
@@ -189,7 +189,7 @@ class EmptyDirTierArgs(SpecModel):
 class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
 
-    name: NameOrOutput
+    name: ObjectNameOrOutput
     """Name of the claim; must be `ReadWriteMany` if several pods use it."""
 
     path: _Directory | None = None

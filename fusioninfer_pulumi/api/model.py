@@ -19,7 +19,7 @@ from fusioninfer_pulumi.api.field_types import (
     Count,
     Duration,
     ImageOrOutput,
-    NameOrOutput,
+    ObjectNameOrOutput,
     PodPart,
     PositiveCount,
     Resources,
@@ -76,7 +76,7 @@ class AccessMode(str, enum.Enum):
 class SecretKeyArgs(SpecModel):
     """A key of a Secret in the service's namespace."""
 
-    name: NameOrOutput
+    name: ObjectNameOrOutput
     """Name of the Secret; may be an Output."""
 
     key: Text = "HF_TOKEN"
@@ -86,7 +86,7 @@ class SecretKeyArgs(SpecModel):
 class S3Args(SpecModel):
     """Access to an S3 bucket."""
 
-    secret_name: NameOrOutput | None = None
+    secret_name: ObjectNameOrOutput | None = None
     """Secret with the credentials; by default the pod's identity is used. May be an Output."""
 
     access_key_id_key: Text = "AWS_ACCESS_KEY_ID"
@@ -170,7 +170,7 @@ class StorageArgs(SpecModel):
     size: Bytes
     """Storage request, such as `500Gi`."""
 
-    storage_class_name: NameOrOutput | None = None
+    storage_class_name: ObjectNameOrOutput | None = None
     """StorageClass; the cluster's default if not set. May be an Output."""
 
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
@@ -199,7 +199,7 @@ class WarmUpJobArgs(SpecModel):
     tolerations: Annotated[list[PodPart], matches_schema(TOLERATIONS, outputs=True)] | None = None
     """Tolerations."""
 
-    service_account_name: NameOrOutput | None = None
+    service_account_name: ObjectNameOrOutput | None = None
     """ServiceAccount; the namespace's default if not set. Its token is not mounted. May be an
     Output."""
 
@@ -207,7 +207,7 @@ class WarmUpJobArgs(SpecModel):
 class CacheArgs(SpecModel):
     """A volume that caches model files for all pods of the service."""
 
-    claim_name: NameOrOutput | None = None
+    claim_name: ObjectNameOrOutput | None = None
     """Name of an existing PersistentVolumeClaim; mutually exclusive with `storage`. May be an
     Output."""
 
@@ -277,7 +277,7 @@ class ModelArgs(SpecModel):
     s3: S3Args = default(S3Args)
     """Access to `s3://` buckets."""
 
-    image_pull_secrets: list[NameOrOutput] = Field(default_factory=empty_list)
+    image_pull_secrets: list[ObjectNameOrOutput] = Field(default_factory=empty_list)
     """Secrets for pulling `oci://` models and the fetcher's image; each may be an Output."""
 
     lora: LoraArgs | None = None

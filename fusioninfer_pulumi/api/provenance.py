@@ -19,14 +19,14 @@ TEMPLATE_FIELDS = {
 
 
 class PresetValue(NamedTuple):
-    """A value that `--explain` prints: of a generated container, or of a timeout.
+    """A value of a generated container, or a timeout, as `--explain` prints it.
 
     Attributes:
         role: Name of the role, or empty for a field of the service.
         field: Field of the role, its container or the service.
         value: The value as text.
         source: `user`, `model catalogue`, `engine release`, `capacity` or `library default`.
-        reason: Why the field has this value, or where the value is from, such as `engine.version`.
+        reason: What in the source led to this value, such as `engine.version`.
     """
 
     role: str

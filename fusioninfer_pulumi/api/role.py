@@ -17,8 +17,8 @@ from fusioninfer_pulumi.api.field_types import (
     Count,
     DnsLabel,
     LabelMapOrOutput,
-    NameOrOutput,
     ObjectName,
+    ObjectNameOrOutput,
     PartName,
     PodTemplate,
     Port,
@@ -157,10 +157,10 @@ class ResourceClaimArgs(SpecModel):
     spec: Annotated[dict[str, Any], Field(min_length=1), matches_schema(DEVICE_CLAIM)] | None = None
     """The spec of a ResourceClaim, passed through."""
 
-    template_name: NameOrOutput | None = None
+    template_name: ObjectNameOrOutput | None = None
     """Name of an existing ResourceClaimTemplate; may be an Output."""
 
-    claim_name: NameOrOutput | None = None
+    claim_name: ObjectNameOrOutput | None = None
     """Name of an existing ResourceClaim, shared by all pods; may be an Output."""
 
     @property

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api.field_types import (
     StringOrOutput,
     Text,
     TextOrOutput,
-    check_json_and_outputs,
+    check_json_and_reject_outputs,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.findings import Finding, Location, error
@@ -195,7 +195,7 @@ def _read_fields(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
 
 def _spec_findings(location: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
     yield from part_findings(location, spec, part)
-    yield from check_json_and_outputs(location, spec, _OUTPUT_KEYS[part])
+    yield from check_json_and_reject_outputs(location, spec, _OUTPUT_KEYS[part])
 
 
 class ModelTargetArgs(SpecModel):

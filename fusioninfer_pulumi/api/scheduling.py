@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from fusioninfer_pulumi.api.field_rules import check_fields, required_rule
-from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, Text
+from fusioninfer_pulumi.api.field_types import Count, ObjectName, ObjectNameOrOutput, OnOff, Text
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location
 
@@ -111,7 +111,7 @@ class SchedulingStrategyArgs(SpecModel):
     """Scheduler of the pods. Default: `volcano` for a gang (`default-scheduler` with `backend:
     Native`), else the cluster's default."""
 
-    queue: NameOrOutput | None = None
+    queue: ObjectNameOrOutput | None = None
     """Volcano queue, Volcano's `default` if not set; with `backend: Kueue` the LocalQueue, which is
     required. May be an Output."""
 

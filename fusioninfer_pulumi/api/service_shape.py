@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fusioninfer_pulumi.api.field_types import NameOrOutput
+from fusioninfer_pulumi.api.field_types import ObjectNameOrOutput
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode
@@ -45,10 +45,10 @@ class ServiceShape(NamedTuple):
     layout: Layout
     needs_gang: bool
     backend: GangBackend
-    scheduler: NameOrOutput | None
-    queue: NameOrOutput | None
-    local_queue: NameOrOutput | None
-    priority_class: NameOrOutput | None
+    scheduler: ObjectNameOrOutput | None
+    queue: ObjectNameOrOutput | None
+    local_queue: ObjectNameOrOutput | None
+    priority_class: ObjectNameOrOutput | None
 
 
 def derive_service_shape(args: InferenceServiceArgs) -> ServiceShape:

@@ -84,8 +84,8 @@ def check_http_route(routing: Routing) -> Iterator[Finding]:
 def check_network_policies(routing: Routing) -> Iterator[Finding]:
     """Check that NetworkPolicies allow the gateway's proxies and Prometheus.
 
-    If the location of the gateway's proxies is unknown, no policy can be created. That is an error,
-    because without a policy every pod may send requests.
+    A policy that cannot be created, because the location of the gateway's proxies is unknown, is an
+    error: without it every pod may send requests.
     """
     field, args = (*routing.location, "networkPolicy"), routing.router.network_policy
     plan = routing.network_policy
@@ -128,14 +128,14 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
         return
     message = template.format(name=implementation.name)
     is_rejected = implementation.several_pools is SeveralPools.NO
-    # A warning about a `split` that no rule uses would not help.
+    # Warn about a `split` only if a rule uses it.
     if route.split and (is_rejected or route.has_split):
         make_finding = error if is_rejected else warning
         yield make_finding(
             SEVERAL_POOLS_UNSUPPORTED, (*routing.location, "httproute", "split"), message
         )
     for index, rule in enumerate(route.rules):
-        # Each `corrected` backend is replaced by the service's pool.
+        # Backends in `corrected` are replaced by the service's pool.
         if sum(is_pool(ref) for ref in rule.backends) + len(rule.corrected) > 1:
             field = (*routing.location, "httproute", "rules", index, "backendRefs")
             yield warning(SEVERAL_POOLS_UNSUPPORTED, field, message)

@@ -1,8 +1,8 @@
 """All uses of Pulumi's SDK internals by the components and their provider.
 
 `tests/component/test_sdk.py` fails if those internals change. The module also determines what runs
-a program (Pulumi, a unit test with mocks, or the command line), and whether the provider only
-renders YAML files.
+a program (Pulumi, a unit test with mocks, or the command `fusioninfer-pulumi`), and whether the
+Kubernetes provider only renders YAML files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIGNATURE = "4dabf18193072939515e22adb298388d"
 #: Type of the value that a provider receives for an unknown input.
 Unknown = pulumi.output.Unknown
 
-#: Set to a list if the command line runs the program: components append their names and plans.
+#: A list if `fusioninfer-pulumi` runs the program: components append their names and plans.
 collected_services: ContextVar[list[tuple[str, ServicePlan]] | None] = ContextVar(
     "collected_services", default=None
 )
@@ -46,12 +46,12 @@ def set_root_resource() -> None:
 
 
 def has_pulumi_engine() -> bool:
-    """Return whether Pulumi runs the program, not the command line or a test with mocks."""
+    """Return whether Pulumi runs the program, not `fusioninfer-pulumi` or a test with mocks."""
     return collected_services.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
 
 
 def is_program_running() -> bool:
-    """Return whether Pulumi or the command line runs a program, not a test with mocks."""
+    """Return whether Pulumi or `fusioninfer-pulumi` runs a program, not a test with mocks."""
     return collected_services.get() is not None or has_pulumi_engine()
 
 
@@ -61,11 +61,11 @@ def get_kubernetes_provider(resource: pulumi.Resource) -> pulumi.ProviderResourc
 
 
 def is_render_only(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
-    """Return whether the provider only renders the objects as YAML, and applies nothing.
+    """Return whether the Kubernetes provider only renders YAML files, and applies nothing.
 
-    True on the command line, and if the provider's option `renderYamlToDirectory` is set. For an
-    explicit provider the result is an Output (always known), because only Pulumi knows the
-    provider's arguments.
+    True if `fusioninfer-pulumi` runs the program, or if the provider's option
+    `renderYamlToDirectory` is set. For an explicit provider the result is an Output (always known),
+    because only Pulumi knows the provider's arguments.
     """
     if collected_services.get() is not None:
         return True

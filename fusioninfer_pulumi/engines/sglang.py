@@ -99,7 +99,7 @@ class SglangKvCache(KvCache):
         return _build_connector(command.value(_BACKEND) or _SGLANG_DEFAULT_BACKEND, mode)
 
     def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        # The settings that the decoder itself compares.
+        # Settings of which SGLang's decoder rejects a difference, by first release.
         compared_since = {"block size": COMPARES_PAGE_SIZE, "cache dtype": COMPARES_CACHE_DTYPE}
         release = decode.image.stock_release
         if release is None:
@@ -114,7 +114,7 @@ class SglangKvCache(KvCache):
         *,
         is_prefiller: bool = False,
     ) -> Transfer:
-        assert args is not None, "SGLang offloads without a connector"
+        assert args is not None, "only engines that offload by connector are called without args"
         for field, value in (("role", args.role), ("extraConfig", args.extra_config)):
             if value is not None:
                 message = "is not supported by SGLang"
@@ -136,7 +136,7 @@ class SglangKvCache(KvCache):
         ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
         # The flag sets the memory of each rank, in whole gigabytes.
         gigabytes = request.host_bytes // (_GIGABYTE * ranks)
-        memory = Decimal(request.host_bytes)
+        memory = Decimal(request.host_bytes)  # of one pod
         if sizes is not None:
             memory = Decimal(gigabytes * _GIGABYTE * sizes.count_accelerators() // nodes)
         arguments = [Argument((_HICACHE,)), Argument((_HICACHE_SIZE,), (str(gigabytes),))]
@@ -204,7 +204,7 @@ class Sglang(Engine):
 
     name = "sglang"
     title = "SGLang"
-    server_flag = "--model-type"  # `sglang serve` removes it before argparse runs
+    server_flag = "--model-type"  # of `sglang serve`, whose argument parser does not know it
     model_flags = ("--model-path", "--model")
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-paths",

@@ -114,10 +114,10 @@ def _is_list_of_named_items(value: Any) -> bool:
 
 
 def use_mirror(image: str, registry: str | None) -> str:
-    """Replace the registry in an image's name, unless `registry` is None; path and tag stay."""
+    """Return an image name with its registry replaced, or unchanged if `registry` is None."""
     if registry is None:
         return image
-    host, _, path = image.partition("/")
-    # A first part without a dot or a port is not a registry, but part of a Docker Hub path.
-    has_registry = "." in host or ":" in host
+    host, slash, path = image.partition("/")
+    # Without a dot or a port, the part before the slash belongs to a path on Docker Hub.
+    has_registry = slash and ("." in host or ":" in host)
     return f"{registry}/{path if has_registry else image}"

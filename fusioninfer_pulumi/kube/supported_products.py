@@ -16,15 +16,14 @@ _RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
 
 @dataclass(frozen=True)
 class Product:
-    """A product that provides an API group, or a part of one.
+    """A product that provides an API group, or a feature that objects of the group use.
 
     Attributes:
         name: Name of the product in messages.
-        group: API group that needs the product.
+        group: The API group. Its objects need the product, if `kind` and `field` are empty.
         install: URL of a manifest to apply, a command, or the name of what to install.
-        kind: The only kind that needs the product, or empty for all kinds.
-        field: Key of a field that needs the product, at any depth; empty if every object of the
-            group needs it.
+        kind: Kind of the objects that need the product; empty for all kinds of the group.
+        field: Only objects with a field of this key, at any depth, need the product.
         min_release: First supported release, or None if every release that serves the API version
             works.
         broken: Later releases that do not work.
@@ -57,8 +56,8 @@ class Product:
 _GATEWAY_URL = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1"
 _KUBERNETES = "Kubernetes v1.34 or later"
 
-# v0.9.0 added status.observedGeneration, without which "Available" may be about an older spec, and
-# the restart policy RecreateGroupAfterStart (api/leaderworkerset/v1).
+# v0.9.0 added the restart policy RecreateGroupAfterStart and status.observedGeneration, without
+# which "Available" may refer to an older spec (api/leaderworkerset/v1).
 LEADER_WORKER_SET = Product(
     name="LeaderWorkerSet",
     group="leaderworkerset.x-k8s.io",
@@ -149,7 +148,7 @@ PRODUCTS = (
         min_release=(1, 4, 0),
     ),
     _INFERENCE_EXTENSION,
-    # The bundle v1.6.0 no longer has this group.
+    # v1.6.0 no longer has this group. All releases that have it work.
     replace(_INFERENCE_EXTENSION, group="inference.networking.x-k8s.io", min_release=None),
     Product(
         name="llm-d router",
@@ -192,8 +191,8 @@ RELEASES_WITH_STALLED_STATEFULSETS = ((1, 35, 0), (1, 35, 3))
 
 _SECRET, _CONFIG_MAP = ("v1", "Secret"), ("v1", "ConfigMap")
 _QUEUE = ("scheduling.volcano.sh", "Queue")
-#: Fields that name another object, as `key` or `enclosing key.key`, with the object's `apiVersion`
-#: (or group) and kind.
+#: Fields that name another object, and the object's `apiVersion` (or group) and kind. A field is
+#: its key, or the enclosing key and its key.
 REFERENCES: Mapping[str, tuple[str, str]] = {
     "imagePullSecrets.name": _SECRET,
     "secret.secretName": _SECRET,

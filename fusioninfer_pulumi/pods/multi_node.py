@@ -32,7 +32,7 @@ LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "
 def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Set the arguments of `parallelism`, and the leader's address if the launcher needs it."""
     if ctx.launcher is Launcher.DATA_PARALLEL:
-        # The leader also needs its own address.
+        # The leader's arguments name the address of its own pod.
         address = build_field_variable(OWN_ADDRESS_ENV, "status.podIP")
         leader = pods.leader.with_container(lambda container: add_env(container, [address]))
         pods = pods.with_pod(leader)
@@ -102,7 +102,7 @@ def split_worker_template(pods: RolePods, ctx: Context) -> tuple[RolePods, list[
 
 
 def record_engine_command(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Record the serving port, and the command line before a launcher wraps it in a script."""
+    """Record the port of the pool or the engine, and the command line without a launcher."""
     command = pods.command
     serving_port = find_serving_port(pods.leader.container, command, ctx.role.port)
     port = pods.kv.pool_port if pods.kv is not None else serving_port
@@ -114,7 +114,8 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     leader, worker = pods.leader, pods.worker
     findings = []
     if leader.initial_command.engine is not None or ctx.launcher in COMMAND_EDITING_LAUNCHERS:
-        # Launchers quote all pods' arguments, and checks read the leader's, so Outputs are errors.
+        # Outputs are errors, because launchers quote the words of all pods, and checks read the
+        # leader's.
         findings = [
             error(OUTPUT_IN_COMMAND, location, OUTPUT_HINT)
             for pod in (pods.user_pods if ctx.launcher in COMMAND_EDITING_LAUNCHERS else [leader])
@@ -148,7 +149,7 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     except EditError as exc:
         remedy = "or set launcher: none and write the leader's and the workers' commands yourself"
         message = f"{exc}, {remedy}"
-        # The leader is edited first, so `pods` still has the old one if its edit failed.
+        # The leader is edited first: if that failed, `pods` still has the unedited leader.
         pod = leader if pods.leader is leader else worker
         return pods, [error(COMMAND_NOT_EDITABLE, pod.command_path, message)]
 

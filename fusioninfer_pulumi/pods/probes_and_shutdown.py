@@ -12,7 +12,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 
-#: Startup time without reading the weights: image pull, compilation, CUDA graphs and warm-up.
+#: Startup time in addition to reading the weights: compilation, CUDA graphs and warm-up.
 BASE_SECONDS = 300
 PERIOD_SECONDS = 10
 
@@ -67,15 +67,15 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
 
 #: Sleep before SIGTERM, until Services and endpoint pickers no longer choose the pod.
 PAUSE_SECONDS = 20
-#: Minimum time from SIGTERM to SIGKILL in the default grace period, for running requests.
+#: Seconds from SIGTERM to SIGKILL, at least, if the user sets no grace period.
 _MIN_SHUTDOWN_SECONDS = 60
 #: Time for the engine to exit once its running requests have ended.
 _TEARDOWN_SECONDS = 20
 GRACE_FIELD = "terminationGracePeriodSeconds"
 
 
-def compute_drain_seconds(grace: int) -> int:
-    """Return the seconds of a grace period that remain for running requests after SIGTERM."""
+def compute_max_drain_seconds(grace: int) -> int:
+    """Return how many seconds a grace period leaves for running requests after SIGTERM."""
     return grace - PAUSE_SECONDS - _TEARDOWN_SECONDS
 
 

@@ -53,7 +53,7 @@ from fusioninfer_pulumi.plan.service_plan import RoleEngine
 from fusioninfer_pulumi.pods.kv_cache import get_shared_memory_limit
 from fusioninfer_pulumi.pods.probes_and_shutdown import (
     GRACE_FIELD,
-    compute_drain_seconds,
+    compute_max_drain_seconds,
     compute_startup_seconds,
 )
 from fusioninfer_pulumi.presets.model_catalogue import (
@@ -501,7 +501,7 @@ class _RoleExpander:
         if not self.preset.drain_arguments or not isinstance(grace, int):
             return self.preset.drain_arguments
         flag, default_seconds = self.preset.drain_arguments
-        seconds = min(int(default_seconds), compute_drain_seconds(grace))
+        seconds = min(int(default_seconds), compute_max_drain_seconds(grace))
         return (flag, str(seconds)) if seconds > 0 else ()
 
     def _select_missing_arguments(

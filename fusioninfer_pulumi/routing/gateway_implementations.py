@@ -109,9 +109,9 @@ def _match_in_gateway_namespace(
 
 
 def _match_envoy_gateway(name: str, namespace: Any, _service_namespace: Any) -> Iterator[Manifest]:
-    # In mode GatewayNamespace, the proxies run in the Gateway's namespace.
     owner = "gateway.envoyproxy.io/owning-gateway-name"
     yield build_namespace_peer("envoy-gateway-system")
+    # In mode GatewayNamespace, the proxies run in the Gateway's namespace.
     yield {**build_namespace_peer(namespace), "podSelector": {"matchLabels": {owner: name}}}
 
 
@@ -127,7 +127,7 @@ class Implementation(NamedTuple):
             if the route is enough.
         build_peers: Builds the peers that match the gateway's proxies, or None if it is unknown
             where the proxies run.
-        may_be_envoy_gateway: Whether its proxies may export Envoy Gateway's metrics.
+        may_be_envoy_gateway: Whether it is or may be Envoy Gateway, whose proxies have metrics.
     """
 
     name: str

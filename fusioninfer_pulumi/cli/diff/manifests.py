@@ -40,7 +40,7 @@ def _parse_number(text: str) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-# Created once, because that takes longer than comparing most manifests.
+# Shared, because creating an encoder takes longer than comparing most manifests.
 _ENCODER = json.JSONEncoder(default=str)
 _DECODER = json.JSONDecoder(parse_float=_parse_number, parse_constant=str)
 _SORTING_ENCODER = json.JSONEncoder(sort_keys=True)

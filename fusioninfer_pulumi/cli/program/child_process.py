@@ -87,7 +87,8 @@ def main(
         LoadedDocument(monitor.origins[name]._replace(document=number), plan=plan)
         for number, (name, plan) in enumerate(services, start=1)
     )
-    copyreg.pickle(Output, _reduce_output)  # only now, because `copy` would also use it
+    # Registered after the program has ended, because `copy.copy` would also use it.
+    copyreg.pickle(Output, _reduce_output)
     send(Recording(findings, objects, documents))
 
 

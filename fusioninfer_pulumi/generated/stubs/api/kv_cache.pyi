@@ -9,7 +9,7 @@ from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
     ImageOrOutput,
-    NameOrOutput,
+    ObjectNameOrOutput,
     Port,
     PositiveCount,
     Resources,
@@ -136,7 +136,7 @@ class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
 
     def __init__(self, **fields: Unpack[dicts.ClaimReferenceArgsDict]) -> None: ...
-    name: NameOrOutput
+    name: ObjectNameOrOutput
     "Name of the claim; must be `ReadWriteMany` if several pods use it."
     path: _Directory | None
     "Directory in the claim; its root by default."

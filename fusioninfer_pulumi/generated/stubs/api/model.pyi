@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.field_types import (
     Count,
     Duration,
     ImageOrOutput,
-    NameOrOutput,
+    ObjectNameOrOutput,
     PodPart,
     PositiveCount,
     Resources,
@@ -45,7 +45,7 @@ class SecretKeyArgs(SpecModel):
     """A key of a Secret in the service's namespace."""
 
     def __init__(self, **fields: Unpack[dicts.SecretKeyArgsDict]) -> None: ...
-    name: NameOrOutput
+    name: ObjectNameOrOutput
     "Name of the Secret; may be an Output."
     key: Text
     "Key that holds the value."
@@ -54,7 +54,7 @@ class S3Args(SpecModel):
     """Access to an S3 bucket."""
 
     def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
-    secret_name: NameOrOutput | None
+    secret_name: ObjectNameOrOutput | None
     "Secret with the credentials; by default the pod's identity is used. May be an Output."
     access_key_id_key: Text
     "Key of the Secret that holds the access key ID."
@@ -110,7 +110,7 @@ class StorageArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.StorageArgsDict]) -> None: ...
     size: Bytes
     "Storage request, such as `500Gi`."
-    storage_class_name: NameOrOutput | None
+    storage_class_name: ObjectNameOrOutput | None
     "StorageClass; the cluster's default if not set. May be an Output."
     access_modes: list[AccessMode]
     "Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. If\n    the modes change, another claim is created, and the model is downloaded again."
@@ -129,14 +129,14 @@ class WarmUpJobArgs(SpecModel):
     "Node selector; values may be Outputs."
     tolerations: list[PodPart] | None
     "Tolerations."
-    service_account_name: NameOrOutput | None
+    service_account_name: ObjectNameOrOutput | None
     "ServiceAccount; the namespace's default if not set. Its token is not mounted. May be an\n    Output."
 
 class CacheArgs(SpecModel):
     """A volume that caches model files for all pods of the service."""
 
     def __init__(self, **fields: Unpack[dicts.CacheArgsDict]) -> None: ...
-    claim_name: NameOrOutput | None
+    claim_name: ObjectNameOrOutput | None
     "Name of an existing PersistentVolumeClaim; mutually exclusive with `storage`. May be an\n    Output."
     storage: StorageArgs | None
     "A claim that the service creates."
@@ -177,7 +177,7 @@ class ModelArgs(SpecModel):
     "Secret with the Hugging Face token."
     s3: S3Args
     "Access to `s3://` buckets."
-    image_pull_secrets: list[NameOrOutput]
+    image_pull_secrets: list[ObjectNameOrOutput]
     "Secrets for pulling `oci://` models and the fetcher's image; each may be an Output."
     lora: LoraArgs | None
     "LoRA adapters."

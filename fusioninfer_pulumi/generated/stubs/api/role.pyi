@@ -17,7 +17,7 @@ from fusioninfer_pulumi.api.field_types import (
     Count,
     DnsLabel,
     LabelMapOrOutput,
-    NameOrOutput,
+    ObjectNameOrOutput,
     ObjectName,
     PartName,
     PodTemplate,
@@ -135,9 +135,9 @@ class ResourceClaimArgs(SpecModel):
     "Whether to request admin access, for example to monitor devices that others use. Requires\n    permission."
     spec: dict[str, Any] | None
     "The spec of a ResourceClaim, passed through."
-    template_name: NameOrOutput | None
+    template_name: ObjectNameOrOutput | None
     "Name of an existing ResourceClaimTemplate; may be an Output."
-    claim_name: NameOrOutput | None
+    claim_name: ObjectNameOrOutput | None
     "Name of an existing ResourceClaim, shared by all pods; may be an Output."
 
     @property

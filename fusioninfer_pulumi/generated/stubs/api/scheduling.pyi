@@ -4,7 +4,7 @@ import enum
 
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, Text
+from fusioninfer_pulumi.api.field_types import Count, ObjectNameOrOutput, ObjectName, OnOff, Text
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
@@ -75,7 +75,7 @@ class SchedulingStrategyArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.SchedulingStrategyArgsDict]) -> None: ...
     scheduler_name: Text | None
     "Scheduler of the pods. Default: `volcano` for a gang (`default-scheduler` with `backend:\n    Native`), else the cluster's default."
-    queue: NameOrOutput | None
+    queue: ObjectNameOrOutput | None
     "Volcano queue, Volcano's `default` if not set; with `backend: Kueue` the LocalQueue, which is\n    required. May be an Output."
     priority_class_name: ObjectName | None
     "PriorityClass of the PodGroup and of the pods."
