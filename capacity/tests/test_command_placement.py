@@ -163,6 +163,8 @@ def test_unplaced_service_is_explained_and_rejected(capsys: pytest.CaptureFixtur
         "pools": {"serve": "a"},
         "missing": [{"pool": "a", "nodes": 2, "accelerators": 16}],
     }
+    status, out, err = run(capsys, "plan", *sources, "--update", "chat.yaml")
+    assert (status, out, err.count("does not fit")) == (2, "", 1)
     for command in ("render", "check"):
         status, out, err = run(capsys, command, *sources)
         assert (status, out) == (2, "")
@@ -233,6 +235,8 @@ def test_invalid_files_are_rejected_in_one_line_each(
 def test_a_program_places_its_services_itself(capsys: pytest.CaptureFixture[str]) -> None:
     project = Path(__file__).parent.parent.parent / "examples" / "qwen-monolithic"
     expected = f"{project}: is a Pulumi project; call place(...) in its program instead\n"
-    status, out, err = run(capsys, "plan", str(project), "--inventory", "pools.yaml")
-    assert (status, out) == (2, "")
-    assert without_rules(err).endswith(expected)
+    for sources in ([str(project)], ["lone.yaml", str(project)]):
+        for command in ("plan", "place"):
+            status, out, err = run(capsys, command, *sources, "--inventory", "pools.yaml")
+            assert (status, out) == (2, "")
+            assert without_rules(err).endswith(expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +56,7 @@ def plan(options: argparse.Namespace) -> int:
     # At a terminal, the text output already shows the findings of each service.
     plan_shows_findings = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
     status = 2 if _report_findings(options, sources, omit_planned=plan_shows_findings) else 0
-    if status and (has_errors or placement is None):
+    if status and (has_errors or placement is None or options.update is not None):
         return status
     updates: list[ServiceTimeline] | None = None
     if options.update is not None:
@@ -119,7 +120,7 @@ def _simulate_updates(
         if finding.severity is Severity.ERROR
     ]
     if invalid:
-        report(invalid, old.texts)
+        report(invalid, ChainMap(*(source.texts for source in (old, *sources))))
         return None
     plans = old.plans, [plan for source in sources for plan in source.plans]
     return simulate_updates(old_objects, new_objects, plans)
@@ -311,7 +312,8 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placem
         from fusioninfer_pulumi.cli.read_sources import place_source
 
         results = [place_source(item, options.inventory, options.previous) for item in sources]
-        return results[0]  # manifests are the first source, if there are any; projects give None
+        # A project, which the errors report, is a source of its own; all manifests are one source.
+        return results[0] if len(results) == 1 else None
     if options.previous is not None:
         sources[0].add(
             options.previous,

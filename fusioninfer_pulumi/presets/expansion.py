@@ -404,11 +404,12 @@ class _RoleExpander:
         # Unlike `args` and `env`, the user's ports may move to other indexes in the generated list.
         role_location: Location = ("roles", self.position)
         ports = (*role_location, "template", "spec", "containers", position, "ports")
-        user_names = [port.get("name") for port in self.user_container.get("ports") or ()]
+        # Ports are merged by name; if one has none, the user's ports replace the generated one.
+        user_ports = [port.get("name") or port for port in self.user_container.get("ports") or ()]
         for index, port in enumerate(serving["ports"]):
-            user_field = (*role_location, "port")
-            if port.get("name") in user_names:
-                user_field = (*ports, user_names.index(port.get("name")))
+            user_field, name_or_port = (*role_location, "port"), port.get("name") or port
+            if name_or_port in user_ports:
+                user_field = (*ports, user_ports.index(name_or_port))
             self.user_fields |= {(*ports, index): user_field}
         size_limit = get_shared_memory_limit(self.user_role)
         reason = "the engine's processes share memory; the default is 64Mi"

@@ -72,12 +72,12 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
         message = f"unknown accelerator {quote_value(explicit)}; set its memory, such as 80Gi"
         findings.append(warning(ACCELERATOR_NOT_KNOWN, (*role_path, "accelerator"), message))
     selected = find_by_labels(dict(_read_node_labels(role.pods.leader.template.get("spec") or {})))
-    # Labels distinguish variants of a product, such as H100 and H100-NVL.
+    # Labels distinguish variants of a product, such as H100 and H100-NVL, but not A10 and A100.
     if (
         explicit is not None
         and accelerator is not None
         and selected is not None
-        and not selected.name.startswith(accelerator.name)
+        and not f"{selected.name}-".startswith(f"{accelerator.name}-")
     ):
         message = (
             f"{quote_value(explicit)} conflicts with the pods' node selector, which selects "

@@ -85,6 +85,16 @@ def test_node_selector_of_other_accelerators_is_a_warning() -> None:
     assert get_verdict(plan) == ("info", "memory-estimated")
 
 
+def test_variant_of_the_accelerator_may_be_selected() -> None:
+    product = "nvidia.com/gpu.product"
+    for selected, is_variant in (("NVIDIA-H100-NVL", True), ("NVIDIA-A100-SXM4-80GB", False)):
+        accelerator = "H100" if is_variant else "A10"
+        pod = {"nodeSelector": {product: selected}}
+        plan = plan_role(*MODEL, pod=pod, role={"accelerator": accelerator})
+        rules = {finding.rule for finding in plan.findings}
+        assert ("accelerator-not-selected" not in rules) is is_variant
+
+
 def test_weights_above_memory_are_rejected() -> None:
     plan = plan_role("--model", "meta-llama/Llama-3.3-70B-Instruct", pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("error", "weights-exceed-memory")
