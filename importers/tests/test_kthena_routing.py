@@ -336,6 +336,7 @@ TRANSFER = ["--kv-transfer-config", '{"kv_connector":"X","kv_role":"kv_consumer"
         (["m", "--port=8000"], None, ["m", "--port=8002"]),
         (["--port", "8000", "m"], None, ["--port", "8002", "m"]),
         (["m", *TRANSFER], {"type": "mooncake"}, ["m", *TRANSFER, "--port=8002"]),
+        (["m", "=".join(TRANSFER)], {"type": "nixl"}, ["m", "=".join(TRANSFER), "--port=8002"]),
     ],
 )
 def test_decode_engine_of_entrypoint_moves_to_next_port(

@@ -168,6 +168,7 @@ ROLES = {"prefill": {**BOUNDS}, "decode": {"minReplicas": 2, "maxReplicas": 6}}
         (("prefill", "decode"), ("250m", 1), {"min": 0.25, "max": 1}),
         (("decode", "prefill"), (1, 4), {"min": 0.25, "max": 1}),
         (("prefill", "decode"), (0, "1.5"), {"max": 1.5}),
+        (("decode", "prefill"), (0, 4), {"min": 0.25}),
     ],
 )
 def test_replica_ratio_is_converted_and_gang_gets_minimum(

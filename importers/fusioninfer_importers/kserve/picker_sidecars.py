@@ -83,7 +83,8 @@ def uses_tokenizer(scheduler: Node, plugins: Sequence[Mapping[str, Any]]) -> boo
 
 def _needs_tokenizer_address(plugin: Mapping[str, Any]) -> bool:
     parameters = plugin.get("parameters")
-    return plugin.get("type") == TOKEN_PRODUCER and "url" not in str(parameters)
+    # The key may be in a nested mapping, such as `vllm`.
+    return plugin.get("type") == TOKEN_PRODUCER and "'url':" not in str(parameters)
 
 
 def _merge_pods(pod: Node | None, preset: Node) -> Node:

@@ -346,9 +346,9 @@ def _convert_ratio(
     except ValueError:
         report.invalid(field, f"needs two numbers, got {ratio.min_ratio} and {ratio.max_ratio}")
         return
-    # Our ratio is prefill to decode; a bound of 0 has no inverse.
-    if pair == (DECODER, PREFILLER) and minimum > 0 and maximum > 0:
-        minimum, maximum = 1 / maximum, 1 / minimum
+    # Our ratio is prefill to decode. A bound of 0 means that there is none.
+    if pair == (DECODER, PREFILLER):
+        minimum, maximum = (1 / bound if bound > 0 else 0 for bound in (maximum, minimum))
     elif pair != (PREFILLER, DECODER):
         report.unsupported(field, "applies only to a pair of prefill and decode roles")
         return

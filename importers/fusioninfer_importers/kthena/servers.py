@@ -274,7 +274,8 @@ def _has_kv_transfer(role: Role) -> bool:
     engine_commands = read_engine_commands(role)
     if not engine_commands:
         containers = [container for container, _ in _list_entry_containers(role)]
-        return any(_TRANSFER_FLAG in item["args"] for item in containers if _uses_entrypoint(item))
+        words = [word for item in containers if _uses_entrypoint(item) for word in item["args"]]
+        return any(str(word).partition("=")[0] == _TRANSFER_FLAG for word in words)
     return any(command.connector is not None for command in engine_commands)
 
 
