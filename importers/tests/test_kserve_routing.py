@@ -389,7 +389,11 @@ def test_plugin_with_an_address_needs_no_tokenizer() -> None:
 @pytest.mark.parametrize(
     ("uri", "scheduler", "message"),
     [
-        ("s3://bucket/model", {}, "the tokenizer reads models of hf:// and pvc://, got s3://"),
+        (
+            "s3://bucket/model",
+            {},
+            'the tokenizer reads models of hf:// and pvc://, got "s3://bucket/model"',
+        ),
         (
             "hf://org/model",
             {"template": {"containers": [{"name": "main", "image": "private/epp:v1"}]}},

@@ -449,8 +449,9 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
         (
             [serving(), server(), route(rule("x"))],
             (
-                "f#3: rules[0].targetModels[0].modelServerName: cannot be carried over: x refers "
-                "to no service of this input; pass its documents together"
+                "f#3: rules[0].targetModels[0].modelServerName: cannot be carried over: no service "
+                "of this input is selected by ModelServer x; pass the ModelServer and its "
+                "ModelServing together with this route"
             ),
         ),
         (

@@ -102,7 +102,8 @@ def _build_tokenizer(
         pod = {"containers": [container], "volumes": []}
     (container,) = pod["containers"]
     model = spec.get("model")
-    scheme, _, path = str(model and model.text("uri")).partition("://")
+    uri = (model and model.text("uri")) or ""
+    scheme, _, path = uri.partition("://")
     if scheme == "hf":
         name, _, revision = path.partition(":")
         options = [f"--revision={revision}"] if revision else []
@@ -120,7 +121,7 @@ def _build_tokenizer(
     else:
         builder.report.unsupported(
             field,
-            f"the tokenizer reads models of hf:// and pvc://, got {scheme}://; run `vllm launch "
+            f'the tokenizer reads models of hf:// and pvc://, got "{uri}"; run `vllm launch '
             f"render` yourself and set modelName and vllm.url of {TOKEN_PRODUCER} in config.inline",
         )
         return None, pod

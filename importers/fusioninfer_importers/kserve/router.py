@@ -270,7 +270,7 @@ def _convert_route(
     report.consume(route.field)
     group, weight = route.get("group"), route.get("weight")
     if group is None and weight is not None:
-        report.left_out(weight.field, "has no effect without a group")
+        report.left_out(weight.field, "has no effect without a group; ignored")
     group_fields = [] if group is None else [node for node in (group, weight) if node is not None]
     report.consume(*(node.field for node in group_fields))
     refs = route.get("http", "refs")

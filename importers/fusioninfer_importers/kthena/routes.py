@@ -293,7 +293,8 @@ def _find_targets(
         elif (document.namespace, server_name) not in servers:
             report.unsupported(
                 subfield / "modelServerName",
-                f"{server_name} refers to no service of this input; pass its documents together",
+                f"no service of this input is selected by ModelServer {server_name}; pass the "
+                "ModelServer and its ModelServing together with this route",
                 REFERENCE_MISSING,
             )
         elif any(servers[document.namespace, server_name] is server for _, server, _ in targets):
