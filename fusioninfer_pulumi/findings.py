@@ -81,9 +81,8 @@ class Finding:
             `apiVersion`; empty for the whole document.
         message: What is wrong, the value found, and the fix, on one line.
         frames: Stack frames of the user's program, printed below the message.
-        converted: Field of the converted service, if the document of another system was converted
-            and has no such field; `location` is then the closest field of the document. Otherwise
-            empty.
+        converted: If another system's document was converted and lacks the field: the field of the
+            resulting service, while `location` is the document's closest field. Otherwise empty.
     """
 
     rule: str

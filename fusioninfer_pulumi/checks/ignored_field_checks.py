@@ -20,7 +20,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 # An ignored field is an error if the service would differ from what the user asked for.
 _error_rule = partial(no_effect_rule, severity=Severity.ERROR)
-_NOT_ROLLING = "no role that uses it has strategy Rolling"
+_NOT_ROLLING = "no role that uses it has strategy Rolling"  # a field of the service's `rollout`
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
 # `place` replaces these fields with node selectors.
 _placement_rule = partial(
@@ -187,7 +187,7 @@ def _list_role_rules(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
             "requires target: latency; remove it",
             when=lacks_latency_target,
         ),
-        # At zero replicas there is no latency, so the target in requests stays.
+        # A role that scales to zero needs both, because without replicas there is no latency.
         _error_rule(
             "autoscaling.target_requests",
             "timeToFirstToken and timePerToken replace it; remove it",
@@ -211,7 +211,7 @@ def _list_role_rules(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
         no_effect_rule(
             "rollout.max_surge",
             "it applies to strategy Rolling only",
-            when=is_per_role and not is_rolling,
+            when=is_per_role and not is_rolling,  # with PerReplica it is an error
         ),
     )
 

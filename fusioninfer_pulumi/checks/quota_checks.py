@@ -2,7 +2,7 @@
 
 Without these checks an update registers its objects first, and then waits for pods that a
 ResourceQuota rejects or that Kueue does not admit. A small quota is a warning, because the same
-update may raise it. If services exceed a quota only together, the last service gets the warning.
+update may raise it. The last of the services that share a quota gets the warning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
     """Yield a warning for each ResourceQuota that is too small for its namespace's services."""
     plans_by_namespace: dict[str, list[ServicePlan]] = {}
     for plan in cluster.plans_with_namespace:
-        if plan.total_accelerators and plan.namespace is not None:
+        if plan.total_accelerators and plan.namespace is not None:  # for mypy: it is set
             plans_by_namespace.setdefault(plan.namespace, []).append(plan)
     for namespace, plans in plans_by_namespace.items():
         quotas = cluster.api.list_objects("v1", "ResourceQuota", namespace) or ()

@@ -60,7 +60,7 @@ def print_rule_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
 
 
 def print_rule(rule: RuleEntry, file: TextIO) -> None:
-    """Print all details of a rule, with an input for which `check` reports it if there is one."""
+    """Print all details of a rule, and an example that violates it if the catalog has one."""
     severities = " or ".join(severity.value for severity in rule.severities)
     texts = {"Problem:": rule.title, "Fix:": rule.remedy, "Source:": rule.source}
     rows = Table.grid(padding=(0, 3, 0, 0))
@@ -70,6 +70,6 @@ def print_rule(rule: RuleEntry, file: TextIO) -> None:
     with open_console(file) as screen:
         screen.print(Text.assemble((rule.id, "bold"), f" ({severities}, {rule.area})"))
         screen.print(Padding.indent(rows, 2))
-    if not isinstance(rule.example, str):  # a str says why no manifest alone has the finding
+    if not isinstance(rule.example, str):  # a string is the reason why there is no example
         example = rule.example.get("text") or to_yaml(list_documents(rule.example))
         file.write(f"\n# Example input with this finding:\n{example}")

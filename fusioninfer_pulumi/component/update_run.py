@@ -85,13 +85,13 @@ class Update:
 
         `name` is the component's logical name. `existing` are the LeaderWorkerSets in the stack's
         state by their planned names, or None if the state cannot be read. `resolve_render_only`
-        awaits `Children.is_render_only`.
+        returns whether the Kubernetes provider only renders YAML files.
         """
         self.plan, self._manifests, self._resolve_render_only = plan, manifests, resolve_render_only
         self._observed_before = read_observed(name)
         self._state = build_initial_state(plan, manifests, existing, self._observed_before)
-        # A new service has no record, and no LeaderWorkerSets in the state. (Older versions of this
-        # library recorded nothing either, but their LeaderWorkerSets are in the state.)
+        # `last_available` is None for a new service, and if an older version of this library, which
+        # recorded nothing, created the LeaderWorkerSets in the state.
         self._is_new = self._observed_before.last_available is None and existing == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
@@ -181,7 +181,7 @@ class Update:
         return PollCompleted(time.monotonic(), snapshots)
 
     async def _wait_for_registration_or_poll(self) -> RegistrationsCompleted:
-        """Wait until a registration is complete, or until the next poll is due."""
+        """Wait until the next poll is due, or until registrations are complete; return these."""
         poll_due_at = self._state.poll_due_at
         timeout = None if poll_due_at is None else max(0.0, poll_due_at - time.monotonic())
         if self._registrations:
@@ -203,12 +203,12 @@ class Update:
             return
         for service_name in service_names:
             await self._wait_for_service(service_name)
-        # Time spent waiting for other services does not count against the deadline. Until this
-        # service is available, `_available_at` and `deadline` are infinite and nothing is added.
+        # The time from when this service was available until the others are does not count against
+        # the deadline. Until then, `_available_at` and `deadline` are infinite.
         self.deadline += max(0.0, time.monotonic() - self._available_at)
 
     async def _wait_for_service(self, service_name: str) -> None:
-        """Wait until a service is available, and before that for its update in this program."""
+        """Wait for a service's update, if this program has one, and then until it is available."""
         timeout = self.plan.wait.timeout
         for update in self._program_updates:
             if (
@@ -247,8 +247,8 @@ class Update:
         """
         level = self.plan.wait.level
         live: Objects = {}
-        # A new service awaits all PodGroups. An existing one awaits those whose minimum differs
-        # from the record, or none if an older version of this library recorded nothing.
+        # Await PodGroups whose minimum differs from the recorded one: all of a new service, and
+        # none if an older version of this library recorded nothing.
         recorded = {} if self._is_new else self._observed_before.last_available
         manifests = [
             manifest
@@ -342,8 +342,8 @@ def build_initial_state(
             revision,
             version_before=None if before is None else before.version,
             revision_before="" if before is None else before.revision,
-            # Older versions of this library did not record available revisions, but their updates
-            # ended only when all replicas were available.
+            # Without a record, an older version of this library made the last update, which ended
+            # only when all replicas were available. (A new LeaderWorkerSet changes in any case.)
             can_skip_wait=(
                 lws_step.is_frozen or observed.last_available is None or last_available == revision
             ),

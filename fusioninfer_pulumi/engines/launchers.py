@@ -41,8 +41,8 @@ _JOIN = f"ray start --address=$LWS_LEADER_ADDRESS:{RAY_PORT} --block"
 _RAY_BACKEND = Argument(("--distributed-executor-backend",), ("ray",))
 
 # `ray health-check` succeeds once the head is up; KubeRay's workers also use it. The trap ends the
-# wait on SIGTERM, which a shell as process 1 otherwise ignores; `exec` makes ray process 1, so that
-# it receives later signals. A worker that has joined exits if the head dies.
+# wait on SIGTERM, which a shell as process 1 otherwise ignores. Then `exec` replaces the shell with
+# ray, so that ray receives the signals. A worker that has joined exits if the head dies.
 _WAIT_AND_JOIN = f"""\
 trap 'exit 143' TERM
 until ray health-check --address=$LWS_LEADER_ADDRESS:{RAY_PORT} >/dev/null 2>&1; do

@@ -61,7 +61,7 @@ class KubernetesApi:
 
     @cached_property
     def versions(self) -> Mapping[str, tuple[str, ...]]:
-        """The served versions of each API group, the preferred one first; empty if unreadable."""
+        """The served versions of each API group, the preferred one first; empty if access is denied."""
         groups = (self._read("/apis") or {}).get("groups") or ()
         versions = {}
         for group in groups:
@@ -74,7 +74,7 @@ class KubernetesApi:
 
     @cached_property
     def release(self) -> str:
-        """Release of the API server, such as `v1.35.4`; empty if unreadable."""
+        """Release of the API server, such as `v1.35.4`; empty if access is denied."""
         return str((self._read("/version") or {}).get("gitVersion") or "")
 
     def kind_paths(self, api_version: str) -> Mapping[str, str]:
@@ -113,12 +113,12 @@ class KubernetesApi:
         return None
 
     def get(self, api: str, kind: str, namespace: str | None, name: str) -> Object | None:
-        """Return one object, or None if it does not exist or cannot be read."""
+        """Return one object, or None if it does not exist or access is denied."""
         path = self.path(api, kind, namespace)
         return None if path is None else self._read(f"{path}/{quote(name, safe='')}")
 
     def has(self, api: str, kind: str, namespace: str | None, name: str) -> bool | None:
-        """Return whether an object exists; None if it is unreadable or its kind is not served."""
+        """Return whether an object exists; None if access is denied or its kind is not served."""
         path = self.path(api, kind, namespace)
         if path is None:
             return None
@@ -129,7 +129,7 @@ class KubernetesApi:
     def list_objects(
         self, api: str, kind: str, namespace: str | None = None, **selectors: str
     ) -> list[Object] | None:
-        """Return all objects of a kind, or None if the kind is not served or cannot be read.
+        """Return all objects of a kind, or None if the kind is not served or access is denied.
 
         `selectors` are query parameters, such as `labelSelector`.
         """
@@ -154,7 +154,7 @@ class KubernetesApi:
         """Watch a kind for `seconds`, and yield each event's type and object.
 
         The types are `ADDED`, `MODIFIED` and `DELETED`. The watch ends early, without an error, if
-        the kind is not served, access is denied, or the connection fails.
+        the kind is not served, access is denied, or the connection of the watch fails.
         """
         http: Any = importlib.import_module("urllib3.exceptions")
         path = self.path(api, kind, namespace)
@@ -311,7 +311,8 @@ class Response:
         code: HTTP status; 0 if the object was not sent, because its kind is not served.
         reply: The server's message, or empty if the server accepts the object.
         causes: Field and message of each cause in the response.
-        resource: Resource that the reply is about: the object's, or another such as `namespaces`.
+        resource: Resource that the reply is about, such as `pods`, or `namespaces` if the object's
+            namespace is missing.
     """
 
     code: int
@@ -336,8 +337,8 @@ def send_dry_runs(
 
     The API server stores nothing. Pods are sent as new objects. Other objects are sent as
     server-side applies by the manager that last applied them, so fields that the new object lacks
-    are removed. `next_request` maps each object and its response to a modified object, which is
-    then sent too, or to None. The served kinds are read first; both steps may take `seconds` each.
+    are removed. `next_request` maps each object and its response to None, or to a modified object
+    that is then sent too. Reading the served kinds may take `seconds`, and so may sending.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.

@@ -37,10 +37,9 @@ class LoadedDocument(NamedTuple):
     Attributes:
         origin: File of the document, and its position in the file.
         loading_findings: Findings of loading, each with the origin of its document.
-        args: The service. None if it is invalid or from a Pulumi program, or if the document is not
-            a service.
-        manifest: The InferenceService manifest. None if the service is from a Pulumi program, or
-            if the document is not a service.
+        args: The service. None if it is invalid, or if the document is not a service. Also None for
+            services of Pulumi programs, which have only a plan.
+        manifest: The InferenceService manifest. None in the same cases, except for invalid ones.
         translate: Moves a finding about the service to its source document; None if the service
             was not converted.
         plan: The plan of the service, or None before planning.
@@ -100,7 +99,7 @@ def make_document_without_service(origin: Origin, finding: Finding) -> LoadedDoc
 def split_list(
     file: str, number: int, raw: Any
 ) -> tuple[list[tuple[Origin, Any]], list[LoadedDocument]]:
-    """Return the items of a `List`, and its errors; or the document, if it is of another kind."""
+    """Return the items of a `List` and its errors. Any other document is its own only item."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
@@ -128,8 +127,8 @@ def load_documents(
         documents: The documents with their origins.
         allow_lossy: Whether to ignore, with a warning, fields that cannot be converted, and
             objects of other kinds in an input that has a service.
-        in_directories: Origins of documents that were found in directories, where objects of other
-            kinds are always ignored.
+        in_directories: Origins of documents that were found in directories, where objects of kinds
+            that nobody loads are always ignored.
     """
     assigned = _assign_referenced(documents, [_find_importer(raw) for _, raw in documents])
     order = {origin: position for position, (origin, _) in enumerate(documents)}
@@ -201,7 +200,7 @@ def _assign_referenced(
 
 
 def is_loaded_kind(raw: Any) -> bool:
-    """Return whether a document is an InferenceService or for an importer, even a missing one."""
+    """Return whether it is an InferenceService or another system's, even without its importer."""
     return _is_inference_service(raw) or _find_importer(raw) is not None or _lacks_importer(raw)
 
 
@@ -252,7 +251,7 @@ def _load_document(
         )
     wrong_version = _find_wrong_version(raw)
     is_other = _is_other_object(raw)
-    # Only `--allow-lossy` ignores a wrong version; in a directory it is an error.
+    # A kind that an importer loads, but in another version, is ignored only by `--allow-lossy`.
     if is_other and (ignore_others or (in_directory and wrong_version is None)):
         message = f"{raw['kind']} is not an InferenceService and is ignored; apply it separately"
         return make_document_without_service(origin, warning(NO_SERVICE, ("kind",), message))
@@ -304,7 +303,10 @@ def _is_other_object(raw: Any) -> bool:
 
 
 def _find_wrong_version(raw: Any) -> Finding | None:
-    """Return an error if an importer converts a document's kind, but not its apiVersion."""
+    """Return an error if importers convert a document's kind, but none has taken the document.
+
+    Then its apiVersion is one that they do not convert.
+    """
     if not isinstance(raw, Mapping) or _is_inference_service(raw):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")

@@ -1,7 +1,7 @@
 """Validation of a document, and conversion of a service to a manifest.
 
-Pydantic reports all fields that are invalid by themselves. If there are any, the pod templates,
-roles and model that contain none of them are still checked, so that one run reports most errors.
+Pydantic reports all fields that are invalid by themselves. If it does, pod templates, roles and the
+model without such fields are still checked, so that one run reports most errors.
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ def validate_document(raw: Any) -> Validated:
     except ValidationError as exc:
         findings = pydantic_findings(exc, InferenceServiceManifest)
         return None, [*findings, *_find_other_errors(raw, exc)]
-    findings = list(service_findings(args, args))
-    return (None, findings) if filter_errors(findings) else (args, [])
+    # `args` has both the metadata and the spec. All findings about them are errors.
+    errors = filter_errors(service_findings(args, args))
+    return (None, errors) if errors else (args, [])
 
 
 def _find_other_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
     """Check the pod templates, roles and model in which pydantic found no error."""
     errors = problem.errors(include_url=False, include_input=False)
-    # Locations without the leading `spec`, and not deeper than `roles`, index and field.
+    # Without the leading `spec`, and no deeper than a field of a role: `roles`, index and field.
     invalid = {
         tuple(to_camel(part) if isinstance(part, str) else part for part in location[1:4])
         for location in (drop_key_marker(item["loc"]) for item in errors)

@@ -170,7 +170,8 @@ def _choose_protocol(
                 f"set one of {', '.join(supported)}"
             )
             if meant is not None:
-                location = (*location[:-2], "connector")  # `kvTransfer.connector`
+                # `kvTransfer.connector` is wrong, not `kvTransfer.sidecar.connector`.
+                location = (*location[:-2], "connector")
                 message = f'unknown connector "{connector.name}"; did you mean {meant}?'
             return default, [warning(SIDECAR_PROTOCOL, location, message)]
     protocol = protocol or default
@@ -244,9 +245,9 @@ def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:
 def _build_token_volume(spec: Mapping[str, Any], plan: SidecarPlan) -> Manifest | None:
     """Return the volume at the ServiceAccount token's path in the sidecar.
 
-    If the sidecar needs a token, the volume is a projected one like the API server's. If not, an
-    empty volume keeps the token out, because the API server mounts it into every container that
-    has no volume at this path; the result is None if the pod disables these mounts.
+    If the sidecar needs a token, the volume is a projected one like the API server's. If not, the
+    volume is empty, because the API server mounts the token into every container that has no volume
+    at this path. The result is None if the pod disables these mounts.
     """
     if plan.account is None:
         if spec.get("automountServiceAccountToken") is False:

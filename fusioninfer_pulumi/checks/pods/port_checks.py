@@ -137,10 +137,10 @@ def _lacks_api_key(action: Mapping[str, Any], pods: RolePods) -> bool:
 
 
 def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check that the engine, or the user's sidecar, listens on the role's port."""
-    leader, port, role_port = pods.leader, pods.port, ctx.role.port
+    """Check that the engine, or the user's sidecar, listens on the port of probes and pool."""
+    leader, port, user_port = pods.leader, pods.port, ctx.role.port
     command = leader.initial_command
-    location = leader.command_path if role_port is None else ctx.locate("port")
+    location = leader.command_path if user_port is None else ctx.locate("port")
     engine, port_argument = command.engine, command.port
     engine_port = get_engine_port(command)
     if engine is None or engine_port is None or engine_port == port:
@@ -152,11 +152,10 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     }
     if command.script is not None and port in declared_ports:
         return  # the script may start a proxy in front of the engine
-    # An error only if a port is set and the engine certainly listens elsewhere: a custom image's
-    # entrypoint or an unreadable script may choose another port.
+    # It is uncertain what a custom image's entrypoint or an unreadable script listens on.
     runs_known_program = bool(command.program) or command.image.is_stock
     is_certain = command.is_readable if port_argument else runs_known_program
-    make_finding = error if is_certain and (port_argument or role_port) else warning
+    make_finding = error if is_certain and (port_argument or user_port) else warning
     default = ", its default" if port_argument is None else ""
     message = (
         f"probes, Service and pool use port {port}, but {engine.title} listens on port "
@@ -180,7 +179,7 @@ def check_startup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if startup is None:
         if command.engine is not None:
             yield from _check_liveness_probe(location, leader.initial_container)
-    elif startup.timeout is None and startup.model_size is None:
+    elif startup.timeout is None and startup.model_size is None:  # `add_model_size` has set it
         message = "requires timeout, modelSize, or the size of the service's model (model.size)"
         yield error(FIELD_REQUIRED, location, message)
     elif "startupProbe" in leader.initial_container:

@@ -58,9 +58,9 @@ class Project(NamedTuple):
 
 
 def load_project(directory: Path, stack: str | None) -> Project:
-    """Read the project in a directory with one of `PROJECT_FILES`, and a stack.
+    """Read a project and a stack from a directory that has one of `PROJECT_FILES`.
 
-    The stack is by default the only stack, otherwise `dev`.
+    If `stack` is None, it is the only stack, or `dev` if there are several.
 
     Raises InvalidServiceError if the project has no program to run, the stack does not exist, or a
     file is invalid.
@@ -97,8 +97,8 @@ def load_project(directory: Path, stack: str | None) -> Project:
     config = dict(_list_defaults(project_file, name))
     encrypted = {}
     for key, value, spelled in _list_config(stack_file, name):
-        # Parsing JSON calls the hook for each nested mapping. It also turns keys into text, so
-        # only the JSON texts show whether a value was masked.
+        # Parsing JSON calls the hook for each nested mapping. It also turns keys into text, so the
+        # values are compared as JSON below.
         masked = json.loads(json.dumps(value), object_hook=_mask_ciphertext)
         config[key] = _to_text(masked, spelled)
         if json.dumps(masked) != json.dumps(value):
@@ -168,7 +168,8 @@ def _list_defaults(file: _YamlFile, project: str) -> Iterator[tuple[str, str]]:
 def _to_text(value: Any, spelled: Any) -> str:
     if isinstance(spelled, str):  # a scalar
         return spelled
-    return value if isinstance(value, str) else json.dumps(value)  # text: a masked ciphertext
+    # The value is a mapping or list, or the text that masks a ciphertext.
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _mask_ciphertext(mapping: dict[str, Any]) -> Any:
