@@ -169,7 +169,7 @@ started or failed to start. `tools/capacity_accuracy.py` generates it from
 `capacity/tests/fit/startup_logs.yaml`, which names the source of each log.
 
 An error is the estimate divided by the logged value, minus 1. `21; 0.2%; -1.8%` means: in 21 logs
-the median error is 0.2 %, and the worst one, in the named log, -1.8 %.
+the median of the absolute errors is 0.2 %, and the worst error, in the named log, -1.8 %.
 
 - **Weights**: memory of the weights on one accelerator ("Model loading took").
 - **Cached tokens**: estimated number of tokens in a KV cache of the logged size.

@@ -42,13 +42,13 @@ class Provenance:
 
     The location of a part starts with the field of its template: `("roles", 0, "template", "spec",
     "containers", 1)`. Presets, and the passes in `pods`, append generated items to the user's
-    lists, so the user's items keep their indexes. A part that is neither in `user_fields` nor in
-    the user's spec is generated, and belongs to the closest field that contains it.
+    lists, so the user's items keep their indexes. A generated part that no field of the user caused
+    is not in `user_fields`; it belongs to the closest field that contains it.
 
     Attributes:
         spec: The user's spec, before presets.
-        user_fields: For each part that a preset or a pass added or moved, the user's field that
-            caused it, such as `gpus`. Unchanged parts of the user's template are not included.
+        user_fields: For parts that presets or passes added or moved, the user's field that caused
+            them, such as `gpus`. Unchanged parts of the user's template are not included.
         values: Values of generated containers and timeouts, in the order of the roles.
         generated_roles: Positions of the roles whose serving containers are generated.
     """

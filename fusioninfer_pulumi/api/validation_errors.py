@@ -150,24 +150,25 @@ def _explain_unknown_key(location: Location, path: Location, root: type[BaseMode
         # Pydantic rejects a Python name as unknown if the field is also set under its alias.
         message = f"{fields[key].alias} and {key} are the same field; remove one of them"
         return error(DUPLICATE_KEY, location[:-1], message)
-    parents = {
+    sections = {
         field.alias or name
         for name, field in fields.items()
         if get_origin(field.annotation) is not list and key in _fields_of(field.annotation)
     }
-    if len(parents) == 1:
-        return error(UNKNOWN_KEY, location, f"unknown key, did you mean {parents.pop()}.{key}?")
+    if len(sections) == 1:
+        return error(UNKNOWN_KEY, location, f"unknown key, did you mean {sections.pop()}.{key}?")
     # Look for the key in the models that contain the key's model, the innermost first.
     for length in reversed(range(len(path) - 1)):
         outer_fields = _fields_at(path[:length], root)
         if key in outer_fields:
             owner = format_path(path[1:length] if path[0] == "spec" else path[:length])
-            if not owner and "roles" in outer_fields:
-                owner = "the service, next to roles"
-            elif not owner and length:
-                owner = "spec"
-            elif not owner:
-                owner = "the document" if "spec" in outer_fields else root.__name__
+            if not owner:
+                if "roles" in outer_fields:
+                    owner = "the service, next to roles"
+                elif length:
+                    owner = "spec"
+                else:
+                    owner = "the document" if "spec" in outer_fields else root.__name__
             return error(UNKNOWN_KEY, location, f"unknown key here; it is a field of {owner}")
     aliases = {field.alias or name for name, field in fields.items()}
     known = sorted(map(to_snake, aliases) if "_" in key else aliases)

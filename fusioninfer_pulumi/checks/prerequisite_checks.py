@@ -50,8 +50,8 @@ def find_product_needs(plan: ServicePlan) -> Mapping[Kind, tuple[Product, Locati
     for dry_run in list_dry_run_objects(plan):
         location, _ = find_user_field((), dry_run.rendered, plan)
         for product, kind in find_products(dry_run.manifest):
-            first_product, first_location = needs.get(kind, (product, location))
-            if PRODUCTS.index(product) >= PRODUCTS.index(first_product):
+            recorded, first_location = needs.get(kind, (product, location))
+            if PRODUCTS.index(product) >= PRODUCTS.index(recorded):
                 needs[kind] = product, first_location
     if plan.picker is not None and plan.picker.epp.family.needs_inference_objective_crd:
         # No object of this kind is rendered, but the picker exits if the kind is missing.
@@ -182,7 +182,7 @@ def check_gang_provider(cluster: LiveCluster) -> ClusterFindings:
     plans = [plan for plan in cluster.plans if plan.gang is not None and not plan.gang.is_native]
     if not plans:
         return
-    # One entry for each configuration: an empty one, which sorts first, means no gang provider.
+    # The provider of each configuration; empty if it has none.
     providers: list[str] = []
     for configuration in cluster.find_configurations(LEADER_WORKER_SET, "config.lws.x-k8s.io/"):
         management = configuration.get("gangSchedulingManagement") or {}
@@ -195,7 +195,7 @@ def check_gang_provider(cluster: LiveCluster) -> ClusterFindings:
             "in it"
         )
         yield None, warning(RELEASE_UNKNOWN, (), message)
-    elif provider := max(providers):
+    elif provider := max(providers):  # an empty text is less than any other
         message = (
             f"LeaderWorkerSet: its own gang provider is on (gangSchedulingManagement."
             f"schedulerProvider: {provider}) and would overwrite the PodGroup of every pod; remove "

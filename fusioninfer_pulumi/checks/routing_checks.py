@@ -128,7 +128,7 @@ def check_several_pools(routing: Routing) -> Iterator[Finding]:
         return
     message = template.format(name=implementation.name)
     is_rejected = implementation.several_pools is SeveralPools.NO
-    # Warn about a `split` only if a rule uses it.
+    # A `split` that no rule uses (`has_split`) is an error if rejected, but no reason to warn.
     if route.split and (is_rejected or route.has_split):
         make_finding = error if is_rejected else warning
         yield make_finding(

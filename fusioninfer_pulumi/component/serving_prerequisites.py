@@ -115,7 +115,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
 
     def _check_cluster(self, kubeconfig: Any, context: str | None) -> dict[str, str] | None:
         """Check the cluster and return its releases; None if it cannot be read."""
-        # Before the update, the value of an Output may be unknown.
+        # Until the update, the value of an Output may be unknown.
         if kubeconfig is not None and not isinstance(kubeconfig, str):
             self._warn("its kubeconfig is not known before the update")
             return None

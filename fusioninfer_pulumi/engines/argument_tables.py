@@ -73,7 +73,7 @@ class ArgumentTable:
                     self._definitions.setdefault(spelling, []).append(definition)
 
     def get_definitions(self, release: str | None) -> Definitions:
-        """Return the arguments of a release; if it is None, the newest definition of each argument."""
+        """Return the arguments of a release, or the newest definition of each if it is None."""
         if release is None:
             return {name: definitions[-1] for name, definitions in self._definitions.items()}
         index = self.releases.index(release)
@@ -90,7 +90,7 @@ class ArgumentTable:
         return self.releases[definitions[0].since] if definitions else None
 
     def find_removing_release(self, spelling: str, release: str) -> str | None:
-        """Return the latest release, up to `release`, in which a definition of an argument ended."""
+        """Return the last release, up to `release`, that ended a definition of an argument."""
         index = self.releases.index(release)
         ends = [definition.until for definition in self.list_definitions(spelling)]
         removals = [end for end in ends if end is not None and end <= index]

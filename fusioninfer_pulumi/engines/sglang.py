@@ -99,7 +99,7 @@ class SglangKvCache(KvCache):
         return _build_connector(command.value(_BACKEND) or _SGLANG_DEFAULT_BACKEND, mode)
 
     def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        # Settings of which SGLang's decoder rejects a difference, by first release.
+        # SGLang's decoder rejects a prefiller with a different value, from these releases on.
         compared_since = {"block size": COMPARES_PAGE_SIZE, "cache dtype": COMPARES_CACHE_DTYPE}
         release = decode.image.stock_release
         if release is None:
@@ -114,7 +114,7 @@ class SglangKvCache(KvCache):
         *,
         is_prefiller: bool = False,
     ) -> Transfer:
-        assert args is not None, "only engines that offload by connector are called without args"
+        assert args is not None, "SGLang does not offload by connector, so the role has kvTransfer"
         for field, value in (("role", args.role), ("extraConfig", args.extra_config)):
             if value is not None:
                 message = "is not supported by SGLang"
@@ -204,7 +204,7 @@ class Sglang(Engine):
 
     name = "sglang"
     title = "SGLang"
-    server_flag = "--model-type"  # of `sglang serve`, whose argument parser does not know it
+    server_flag = "--model-type"  # `sglang serve` handles it before it parses the arguments
     model_flags = ("--model-path", "--model")
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-paths",

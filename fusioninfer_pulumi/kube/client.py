@@ -61,7 +61,7 @@ class KubernetesApi:
 
     @cached_property
     def versions(self) -> Mapping[str, tuple[str, ...]]:
-        """The served versions of each API group, the preferred one first; empty if access is denied."""
+        """Served versions of each API group, the preferred one first; empty if access is denied."""
         groups = (self._read("/apis") or {}).get("groups") or ()
         versions = {}
         for group in groups:

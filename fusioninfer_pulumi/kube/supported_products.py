@@ -16,14 +16,15 @@ _RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
 
 @dataclass(frozen=True)
 class Product:
-    """A product that provides an API group, or a feature that objects of the group use.
+    """A product that provides an API group, or a feature that a field uses.
 
     Attributes:
         name: Name of the product in messages.
-        group: The API group. Its objects need the product, if `kind` and `field` are empty.
+        group: API group whose objects need the product; with `field`, the API behind the field.
         install: URL of a manifest to apply, a command, or the name of what to install.
-        kind: Kind of the objects that need the product; empty for all kinds of the group.
-        field: Only objects with a field of this key, at any depth, need the product.
+        kind: Kind of the objects that need the product; empty for all kinds.
+        field: If not empty, objects of any group need the product if they have a field with this
+            key, at any depth.
         min_release: First supported release, or None if every release that serves the API version
             works.
         broken: Later releases that do not work.

@@ -102,7 +102,10 @@ def split_worker_template(pods: RolePods, ctx: Context) -> tuple[RolePods, list[
 
 
 def record_engine_command(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Record the port of the pool or the engine, and the command line without a launcher."""
+    """Record the serving port, and the engine's command line before the launcher changes it.
+
+    The port is the pool's; without KV transfer it is the engine's.
+    """
     command = pods.command
     serving_port = find_serving_port(pods.leader.container, command, ctx.role.port)
     port = pods.kv.pool_port if pods.kv is not None else serving_port
@@ -114,8 +117,7 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     leader, worker = pods.leader, pods.worker
     findings = []
     if leader.initial_command.engine is not None or ctx.launcher in COMMAND_EDITING_LAUNCHERS:
-        # Outputs are errors, because launchers quote the words of all pods, and checks read the
-        # leader's.
+        # Launchers quote the words of all pods, and checks read the leader's; both need plain text.
         findings = [
             error(OUTPUT_IN_COMMAND, location, OUTPUT_HINT)
             for pod in (pods.user_pods if ctx.launcher in COMMAND_EDITING_LAUNCHERS else [leader])

@@ -49,8 +49,9 @@ def main(
     """Run a project's program.
 
     The first of `files` receives the program's standard output and error. The second one receives
-    pickles: the text of each secret unless secrets are shown, and at the end a `Recording`. After
-    `timeout` seconds the threads' stacks are printed.
+    pickles: the texts that the parent must mask, unless secrets are shown, and at the end a
+    `Recording`. After `timeout` seconds, the stacks of all threads are printed, for the parent's
+    error about the timeout.
     """
     output, messages = (file.fileno() for file in files)
     os.setsid()  # so that the parent can also kill the processes that the program starts
@@ -191,7 +192,7 @@ def _explain_failure(problem: BaseException) -> Iterator[Finding]:
             yield replace(finding, location=(), converted=(), message=line)
         return
     text = str(problem)
-    if not isinstance(problem, RunError):  # programs raise it to stop with only a message
+    if not isinstance(problem, RunError):  # a RunError stops a program with only its message
         text = f"{type(problem).__name__}: {problem}".removesuffix(": ")
     if isinstance(problem, ModuleNotFoundError):
         text += "; the program runs in the Python environment of fusioninfer-pulumi"
