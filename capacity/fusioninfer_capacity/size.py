@@ -54,7 +54,9 @@ class SizingError(Exception):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `size`."""
     parser.add_argument("model", metavar="MODEL", help="name on Hugging Face, or a config.json")
-    parser.add_argument("--accelerator", required=True, help="such as H100, or its memory: 80Gi")
+    parser.add_argument(
+        "--accelerator", required=True, help="name such as H100, or memory such as 80Gi"
+    )
     parser.add_argument(
         "--inventory", metavar="POOLS", help="list only layouts that fit these node pools"
     )

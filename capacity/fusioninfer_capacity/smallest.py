@@ -45,7 +45,7 @@ def find_smallest_layout(
         )
     architecture = _find_supported_architecture(model)
     if architecture is None:
-        return f"the model {quote_value(model.uri)} is unknown; set it, or model.config"
+        return f"the model {quote_value(model.uri)} is unknown; set gpus or model.config"
     request = SizingRequest(
         hub_name(model.uri) or model.uri,
         architecture,

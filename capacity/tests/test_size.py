@@ -418,7 +418,7 @@ def test_copies_that_share_experts_are_layouts(
     _, text, _ = run(capsys, *wanted)
     (row,) = (line for line in text.splitlines() if line.startswith(f"{layout}  "))
     assert row.rstrip().endswith("uncertain")
-    assert f"{layout}: uncertain, its experts process 32768 tokens at once" in text
+    assert f"{layout}: uncertain, the experts process 32768 tokens per step" in text
     _, first, _ = run(capsys, *wanted, "--output", "yaml")
     assert "expert" not in yaml.safe_load(first)["spec"]["roles"][0]["parallelism"]
     status, out, _ = run(capsys, *wanted, "--layout", layout, "--output", "yaml")

@@ -276,7 +276,7 @@ def _read(config: Config, *names: str) -> int:
         value = config.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
-    raise UnknownArchitectureError(f"its config has no {names[0]}")
+    raise UnknownArchitectureError(f"the config has no {names[0]}")
 
 
 def _read_longest(text: Config) -> int | None:

@@ -294,7 +294,10 @@ def divide_vllm_memory(
     is_fitted = version <= _VLLM_LOGGED and not has_images and not shape.recurrent
     doubt = _explain_doubt(command, _VLLM_NEWEST)
     if doubt is None and version >= _UNCHUNKED and routed > _MAX_LOGGED_TOKENS:
-        doubt = f"its experts process {routed} tokens at once, verified up to {_MAX_LOGGED_TOKENS}"
+        doubt = (
+            f"the experts process {routed} tokens per step, but estimates are verified only up to "
+            f"{_MAX_LOGGED_TOKENS}"
+        )
     if doubt is None and shape.experts_per_token and device.name.startswith("MI"):
         doubt = "estimates for experts on AMD accelerators were up to 27 % wrong"
     has_prefixes = version >= _STATE_PREFIXES and not command.has("--no-enable-prefix-caching")

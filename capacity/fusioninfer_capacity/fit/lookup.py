@@ -34,9 +34,11 @@ def find_model_architecture(model: ModelArgs | None, argument: str | None = None
         except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
             raise UnknownArchitectureError("model.config is not a supported config") from None
     uri = model.uri if model is not None else None
-    name = (hub_name(uri) if uri is not None else None) or argument or uri or "without a name"
+    name = (hub_name(uri) if uri is not None else None) or argument or uri or ""
     architecture = find_architecture(name)
     if architecture is None:
+        if not name:
+            raise UnknownArchitectureError("the model is unknown; set model.uri")
         closest_match = closest_name(name, load_models())
         closest = f" (closest: {closest_match})" if closest_match else ""
         raise UnknownArchitectureError(

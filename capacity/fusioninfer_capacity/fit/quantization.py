@@ -140,11 +140,11 @@ def _read_mixed(layers: Mapping[str, Any]) -> Quantization | str:
         bits = {_MODULE_BITS.get(name) for name in formats}
         module_bits = bits.pop()
         if bits or module_bits is None:
-            return f"it mixes quantization formats, and that of {module} is unknown"
+            return f"the checkpoint mixes quantization formats; the format of {module} is unknown"
         modules[module] = module_bits
         mixed |= formats
     if not modules:
-        return "it mixes quantization formats, and no list of layers names them"
+        return "the checkpoint mixes quantization formats, and no list of layers names them"
     lowest = min(modules.values())
     return Quantization(" and ".join(sorted(mixed, reverse=True)), lowest, modules=modules)
 
@@ -153,7 +153,7 @@ def _read_compressed(config: Mapping[str, Any], excluded: Sequence[str]) -> Quan
     groups = list((config.get("config_groups") or {}).values())
     weights = groups[0].get("weights") if len(groups) == 1 else None
     if not isinstance(weights, Mapping):
-        return "it mixes quantization formats"
+        return "the checkpoint mixes quantization formats"
     bits, kind = weights.get("num_bits"), weights.get("type")
     if bits == 8:
         return Quantization("FP8" if kind == "float" else "INT8", 8.0, excluded)

@@ -130,7 +130,8 @@ def test_layer_list_is_read_in_release_format() -> None:
     layers["model.layers.1.mlp.shared_expert.up_proj"] = {"quant_algo": "NVFP4"}
     reason = read_quantization({**config, "quantized_layers": layers})
     assert reason == (
-        "it mixes quantization formats, and that of mlp.shared_experts.up_proj is unknown"
+        "the checkpoint mixes quantization formats; "
+        "the format of mlp.shared_experts.up_proj is unknown"
     )
 
 

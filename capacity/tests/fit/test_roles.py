@@ -176,7 +176,7 @@ def test_above_16k_tokens_experts_are_uncertain() -> None:
                    container=longer)  # fmt: skip
     assert get_verdict(plan)[0] == "warning"
     assert (
-        "uncertain: its experts process 98304 tokens at once" in list_memory_findings(plan)[0].text
+        "uncertain: the experts process 98304 tokens per step" in list_memory_findings(plan)[0].text
     )
 
 
@@ -286,6 +286,7 @@ def test_role_without_accelerator_has_no_finding() -> None:
     ("arguments", "reason"),
     [
         (("--model", "team/unknown"), "not in the table"),
+        ((), "the model is unknown; set model.uri"),
         (
             (*MODEL, "--speculative-config", "{}"),
             "--speculative-config is not supported by the estimate",
