@@ -55,7 +55,7 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
                 old = read_diff_side(str(old_path), options, old.name)
                 old.render()  # while the files exist; `old` keeps the result
     except _RevisionError as exc:
-        old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(exc)))
+        old.add(old.name, error(UNREADABLE_REVISION, (), str(exc)))
         return DiffSides(old, Source(path, objects=[]), blocking_sources=(old,))
     if existed and _is_empty(Path(path)):  # the working tree no longer has the source
         new = Source(path, objects=[])

@@ -163,6 +163,15 @@ def test_unknown_revision_is_reported_in_one_line(
     assert capsys.readouterr().err == printed
 
 
+def test_unknown_revision_of_folder_is_reported_without_trailing_slash(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", "--base=nowhere", "./"]) == 2
+
+    printed = "nowhere:.: no such revision: nowhere [unreadable-revision]\n"
+    assert capsys.readouterr().err == printed
+
+
 def test_folder_outside_of_git_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
