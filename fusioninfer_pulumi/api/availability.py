@@ -33,7 +33,7 @@ class StartupArgs(SpecModel):
 
 
 class WhenUnsatisfiable(str, enum.Enum):
-    """What the scheduler does with a pod that would violate the spread."""
+    """How the scheduler handles a pod that would violate the spread."""
 
     SCHEDULE_ANYWAY = "ScheduleAnyway"  #: schedules it where it violates the spread least
     DO_NOT_SCHEDULE = "DoNotSchedule"  #: does not schedule it

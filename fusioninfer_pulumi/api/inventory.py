@@ -64,8 +64,7 @@ class NodePoolArgs(SpecModel):
     """Resource name of the accelerators; null if they can only be claimed (DRA)."""
 
     device_classes: list[Text] = Field(default_factory=empty_list)
-    """DeviceClasses whose claims these accelerators satisfy (dynamic resource allocation); none by
-    default."""
+    """DeviceClasses that select these accelerators (DRA); none by default."""
 
     in_use: list[PositiveCount] = Field(default_factory=empty_list)
     """Accelerators in use by other workloads, one number per affected node: `[8, 2]` means eight on
@@ -217,7 +216,7 @@ class RolePlacementArgs(SpecModel):
 
 
 class ServicePlacementArgs(SpecModel):
-    """What the node pools of a service's roles must have in common."""
+    """Device attribute or node label that the node pools of all roles must share."""
 
     colocate: Text | None = None
     """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the

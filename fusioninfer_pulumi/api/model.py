@@ -260,7 +260,8 @@ class ModelArgs(SpecModel):
     a program it is relative to the working directory."""
 
     mount_path: AbsolutePath = "/mnt/models"
-    """Path of the model files in the pods, except for models in a cache without `mountModel`."""
+    """Path of the model files in the pods, unless the engine downloads them. With `cache.warmUp`
+    the model has this path only if `cache.mountModel` is set."""
 
     path: RelativePath | None = None
     """`oci://` only: directory in the image that contains the model, such as `models`."""

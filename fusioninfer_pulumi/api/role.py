@@ -200,9 +200,9 @@ class RoleArgs(SpecModel):
     engine or main, or the first one if no container has such a name."""
 
     port: Port | None = None
-    """Port on which the role serves. Default: the first of: the engine's `--port`; the container
-    port named http; the first container port; 8000. A port on which the engine does not listen is
-    rejected, unless another container of the pod listens on it."""
+    """Port on which the role serves. Default, in this order: the engine's `--port`; the
+    container port named http; the first container port; 8000. A port on which the engine does not
+    listen is rejected, unless another container of the pod listens on it."""
 
     multinode: MultinodeArgs | None = None
     """Runs each replica on several nodes; by default a replica is one pod."""
@@ -224,7 +224,7 @@ class RoleArgs(SpecModel):
     image from it; the value `cpu` selects the engine's CPU build. It does not affect scheduling."""
 
     gpus: PositiveCount | None = None
-    """GPUs per pod of generated containers. Default: the first of: the template's GPUs; the number
+    """GPUs per pod of generated containers. Default, in this order: the template's GPUs; the number
     that `parallelism` or the template's arguments require; the number that the model catalogue or
     the package fusioninfer-capacity gives for `accelerator`."""
 

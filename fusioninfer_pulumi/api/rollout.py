@@ -41,7 +41,7 @@ class RoleOrder(str, enum.Enum):
 
 
 class RolloutLevel(str, enum.Enum):
-    """What `maxUnavailable` and `partition` count."""
+    """Unit that `maxUnavailable` and `partition` count."""
 
     ROLE = "Role"  #: replicas, per role, over all serving groups
     GROUP = "Group"  #: serving groups, each updated as a whole
@@ -71,21 +71,21 @@ class RoleRolloutArgs(SpecModel):
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
 
     max_unavailable: CountOrPercentage | None = None
-    """Replicas that may be unavailable during an update, as a number or a percentage (rounded down,
-    at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
+    """Replicas that may be unavailable during an update: a number, or a percentage, which is
+    rounded down to at least 1; 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
 
     max_surge: CountOrPercentage | None = None
     """Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by
     default. They need additional capacity. Only for `Rolling` with layout `PerRole`."""
 
     partition: Count | None = None
-    """Replicas whose ordinal is below `partition` keep their current pod template until it is
-    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas with an ordinal below `partition` keep their current pod template until `partition`
+    is lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: Duration | None = None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails. Default: `45m`, or 10 minutes more than a generated container may take to
-    start if that is longer and `startup` is not set."""
+    the update fails. Default: `45m`. If the startup time that the library derives from the model
+    size is longer, the default is that time plus 10 minutes."""
 
 
 class RolloutArgs(RoleRolloutArgs):
@@ -112,4 +112,4 @@ class WaitArgs(SpecModel):
 
     timeout: Duration = DEFAULT_TIMEOUT
     """Time that new replicas, gateways and the endpoint may take together, such as `90s` or
-    `1h30m`. Default: `45m`, extended like the default of `rollout.timeout`."""
+    `1h30m`. Default: `45m`, extended in the same way as the default of `rollout.timeout`."""

@@ -145,7 +145,7 @@ class GatewayArgs(SpecModel):
     """TLS settings of the whole Gateway."""
 
     default_scope: str | None = None
-    """`All` makes the Gateway a default one (Gateway API 1.4, experimental)."""
+    """`All` makes this a default Gateway (Gateway API 1.4, experimental)."""
 
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the Gateway object; values may be Outputs."""

@@ -97,7 +97,7 @@ class ServiceLevelsArgs(SpecModel):
     `--max-num-seqs`."""
 
     evict: bool = False
-    """Whether running requests of a negative priority are aborted with status 429 while requests
+    """Whether running requests with a negative priority are aborted with status 429 while requests
     of a higher priority wait."""
 
     UNIQUE = (("levels", "name"), ("levels", "priority"))
@@ -135,8 +135,8 @@ class EndpointPickerArgs(SpecModel):
     """Number of pods."""
 
     leader_election: bool | None = None
-    """With several replicas: whether one of them serves and the others are on standby; otherwise
-    all serve. By default enabled with `flowControl`, whose queues replicas do not share, and with
+    """Whether only one of several replicas serves while the others are on standby. By default
+    enabled with `flowControl`, because replicas do not share its queues, and with
     `endpointPickerConfig`."""
 
     resources: Resources | None = None

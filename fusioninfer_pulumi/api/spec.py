@@ -48,7 +48,7 @@ class ServiceSpec(SpecModel):
     groups: Count | None = None
     """Number of serving groups: copies of all roles, each with its own gang and its own pairs of
     prefill and decode pods. A role's `replicas` then count per group, and object names contain the
-    group's index, even for one group. 0 scales the service to zero. Default: no groups."""
+    group's index, even for one group. Default: no groups. 0 scales the service to zero."""
 
     model: ModelArgs | None = None
     """The served model: its source, name, adapters and cache. By default the pod templates define
@@ -78,8 +78,8 @@ class ServiceSpec(SpecModel):
     Default: `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs = default(ServicePlacementArgs)
-    """What the node pools of the roles must have in common, such as the zone; used only by the
-    command `place` and the option `--inventory`."""
+    """Attribute or label, such as the zone, that the node pools of all roles must share; used only
+    by the command `place` and the option `--inventory`."""
 
     rollout: RolloutArgs = default(RolloutArgs)
     """How pod template changes are rolled out: batch size, order, timeout."""

@@ -65,7 +65,7 @@ class PodGroup(KubernetesObject):
 
 
 class InferencePool(KubernetesObject):
-    """The pods that receive a route's requests (inference.networking.k8s.io/v1)."""
+    """An InferencePool (inference.networking.k8s.io/v1)."""
 
 
 class HTTPRoute(KubernetesObject):

@@ -343,8 +343,8 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     """Number of pods."""
 
     leader_election: bool | None
-    """With several replicas: whether one of them serves and the others are on standby; otherwise
-    all serve. By default enabled with `flowControl`, whose queues replicas do not share, and with
+    """Whether only one of several replicas serves while the others are on standby. By default
+    enabled with `flowControl`, because replicas do not share its queues, and with
     `endpointPickerConfig`."""
 
     resources: Mapping[str, Any] | None
@@ -498,7 +498,7 @@ class GatewayArgsDict(TypedDict, total=False):
     """TLS settings of the whole Gateway."""
 
     default_scope: str | None
-    """`All` makes the Gateway a default one (Gateway API 1.4, experimental)."""
+    """`All` makes this a default Gateway (Gateway API 1.4, experimental)."""
 
     annotations: Mapping[str, Input[str]]
     """Annotations of the Gateway object; values may be Outputs."""
@@ -585,7 +585,7 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     groups: int | None
     """Number of serving groups: copies of all roles, each with its own gang and its own pairs of
     prefill and decode pods. A role's `replicas` then count per group, and object names contain the
-    group's index, even for one group. 0 scales the service to zero. Default: no groups."""
+    group's index, even for one group. Default: no groups. 0 scales the service to zero."""
 
     model: ModelArgs | ModelArgsDict | None
     """The served model: its source, name, adapters and cache. By default the pod templates define
@@ -614,8 +614,8 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     Default: `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
-    """What the node pools of the roles must have in common, such as the zone; used only by the
-    command `place` and the option `--inventory`."""
+    """Attribute or label, such as the zone, that the node pools of all roles must share; used only
+    by the command `place` and the option `--inventory`."""
 
     rollout: RolloutArgs | RolloutArgsDict
     """How pod template changes are rolled out: batch size, order, timeout."""
@@ -801,7 +801,8 @@ class ModelArgsDict(TypedDict, total=False):
     a program it is relative to the working directory."""
 
     mount_path: str
-    """Path of the model files in the pods, except for models in a cache without `mountModel`."""
+    """Path of the model files in the pods, unless the engine downloads them. With `cache.warmUp`
+    the model has this path only if `cache.mountModel` is set."""
 
     path: str | None
     """`oci://` only: directory in the image that contains the model, such as `models`."""
@@ -959,8 +960,7 @@ class NodePoolArgsDict(TypedDict, total=False):
     """Resource name of the accelerators; null if they can only be claimed (DRA)."""
 
     device_classes: Sequence[str]
-    """DeviceClasses whose claims these accelerators satisfy (dynamic resource allocation); none by
-    default."""
+    """DeviceClasses that select these accelerators (DRA); none by default."""
 
     in_use: Sequence[int]
     """Accelerators in use by other workloads, one number per affected node: `[8, 2]` means eight on
@@ -1131,9 +1131,9 @@ class RoleArgsDict(TypedDict, total=False):
     engine or main, or the first one if no container has such a name."""
 
     port: int | None
-    """Port on which the role serves. Default: the first of: the engine's `--port`; the container
-    port named http; the first container port; 8000. A port on which the engine does not listen is
-    rejected, unless another container of the pod listens on it."""
+    """Port on which the role serves. Default, in this order: the engine's `--port`; the
+    container port named http; the first container port; 8000. A port on which the engine does not
+    listen is rejected, unless another container of the pod listens on it."""
 
     multinode: MultinodeArgs | MultinodeArgsDict | None
     """Runs each replica on several nodes; by default a replica is one pod."""
@@ -1155,7 +1155,7 @@ class RoleArgsDict(TypedDict, total=False):
     image from it; the value `cpu` selects the engine's CPU build. It does not affect scheduling."""
 
     gpus: int | None
-    """GPUs per pod of generated containers. Default: the first of: the template's GPUs; the number
+    """GPUs per pod of generated containers. Default, in this order: the template's GPUs; the number
     that `parallelism` or the template's arguments require; the number that the model catalogue or
     the package fusioninfer-capacity gives for `accelerator`."""
 
@@ -1290,21 +1290,21 @@ class RoleRolloutArgsDict(TypedDict, total=False):
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
 
     max_unavailable: int | str | None
-    """Replicas that may be unavailable during an update, as a number or a percentage (rounded down,
-    at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
+    """Replicas that may be unavailable during an update: a number, or a percentage, which is
+    rounded down to at least 1; 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
 
     max_surge: int | str | None
     """Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by
     default. They need additional capacity. Only for `Rolling` with layout `PerRole`."""
 
     partition: int | None
-    """Replicas whose ordinal is below `partition` keep their current pod template until it is
-    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas with an ordinal below `partition` keep their current pod template until `partition`
+    is lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails. Default: `45m`, or 10 minutes more than a generated container may take to
-    start if that is longer and `startup` is not set."""
+    the update fails. Default: `45m`. If the startup time that the library derives from the model
+    size is longer, the default is that time plus 10 minutes."""
 
 
 class RolloutArgsDict(TypedDict, total=False):
@@ -1314,21 +1314,21 @@ class RolloutArgsDict(TypedDict, total=False):
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
 
     max_unavailable: int | str | None
-    """Replicas that may be unavailable during an update, as a number or a percentage (rounded down,
-    at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
+    """Replicas that may be unavailable during an update: a number, or a percentage, which is
+    rounded down to at least 1; 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
 
     max_surge: int | str | None
     """Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by
     default. They need additional capacity. Only for `Rolling` with layout `PerRole`."""
 
     partition: int | None
-    """Replicas whose ordinal is below `partition` keep their current pod template until it is
-    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas with an ordinal below `partition` keep their current pod template until `partition`
+    is lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails. Default: `45m`, or 10 minutes more than a generated container may take to
-    start if that is longer and `startup` is not set."""
+    the update fails. Default: `45m`. If the startup time that the library derives from the model
+    size is longer, the default is that time plus 10 minutes."""
 
     role_order: RoleOrder | Literal["Together", "Sequential"]
     """`Together` (default) or `Sequential`: in the order of the roles."""
@@ -1426,12 +1426,12 @@ class ServiceLevelsArgsDict(TypedDict, total=False):
     `--max-num-seqs`."""
 
     evict: bool
-    """Whether running requests of a negative priority are aborted with status 429 while requests
+    """Whether running requests with a negative priority are aborted with status 429 while requests
     of a higher priority wait."""
 
 
 class ServicePlacementArgsDict(TypedDict, total=False):
-    """What the node pools of a service's roles must have in common."""
+    """Device attribute or node label that the node pools of all roles must share."""
 
     colocate: str | None
     """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the
@@ -1595,7 +1595,7 @@ class WaitArgsDict(TypedDict, total=False):
 
     timeout: str
     """Time that new replicas, gateways and the endpoint may take together, such as `90s` or
-    `1h30m`. Default: `45m`, extended like the default of `rollout.timeout`."""
+    `1h30m`. Default: `45m`, extended in the same way as the default of `rollout.timeout`."""
 
 
 class WarmUpJobArgsDict(TypedDict, total=False):
@@ -1693,7 +1693,7 @@ class ModelServiceDict(TypedDict, total=False):
     default the number of replicas is fixed."""
 
     gpus: int | None
-    """GPUs per pod of generated containers. Default: the first of: the template's GPUs; the number
+    """GPUs per pod of generated containers. Default, in this order: the template's GPUs; the number
     that `parallelism` or the template's arguments require; the number that the model catalogue or
     the package fusioninfer-capacity gives for `accelerator`."""
 
@@ -1715,9 +1715,9 @@ class ModelServiceDict(TypedDict, total=False):
     replica unless `multinode.nodeCount` does. By default the engine's own arguments apply."""
 
     port: int | None
-    """Port on which the role serves. Default: the first of: the engine's `--port`; the container
-    port named http; the first container port; 8000. A port on which the engine does not listen is
-    rejected, unless another container of the pod listens on it."""
+    """Port on which the role serves. Default, in this order: the engine's `--port`; the
+    container port named http; the first container port; 8000. A port on which the engine does not
+    listen is rejected, unless another container of the pod listens on it."""
 
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
     """Devices that each pod's serving container claims (DRA) instead of requesting accelerators as
@@ -1750,7 +1750,7 @@ class ModelServiceDict(TypedDict, total=False):
     groups: int | None
     """Number of serving groups: copies of all roles, each with its own gang and its own pairs of
     prefill and decode pods. A role's `replicas` then count per group, and object names contain the
-    group's index, even for one group. 0 scales the service to zero. Default: no groups."""
+    group's index, even for one group. Default: no groups. 0 scales the service to zero."""
 
     edition: Edition | Literal["2026.11"] | None
     """Pins the library's defaults, so that upgrades of the library keep them: releases and
@@ -1772,8 +1772,8 @@ class ModelServiceDict(TypedDict, total=False):
     Default: `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
-    """What the node pools of the roles must have in common, such as the zone; used only by the
-    command `place` and the option `--inventory`."""
+    """Attribute or label, such as the zone, that the node pools of all roles must share; used only
+    by the command `place` and the option `--inventory`."""
 
     rollout: RolloutArgs | RolloutArgsDict
     """How pod template changes are rolled out: batch size, order, timeout."""

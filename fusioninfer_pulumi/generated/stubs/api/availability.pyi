@@ -26,7 +26,7 @@ class StartupArgs(SpecModel):
     "Bytes of weights that a pod reads per second, such as `1Gi`; by default `200Mi`, the rate of\n    a network disk."
 
 class WhenUnsatisfiable(str, enum.Enum):
-    """What the scheduler does with a pod that would violate the spread."""
+    """How the scheduler handles a pod that would violate the spread."""
 
     SCHEDULE_ANYWAY = "ScheduleAnyway"
     DO_NOT_SCHEDULE = "DoNotSchedule"

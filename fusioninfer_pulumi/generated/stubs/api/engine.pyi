@@ -15,7 +15,7 @@ class EngineName(str, enum.Enum):
     SGLANG = "sglang"
 
 class Edition(str, enum.Enum):
-    """Editions of the library's defaults, oldest first (`engines/engine_presets.py`)."""
+    """Editions of the library's defaults, oldest first."""
 
     OF_2026_11 = "2026.11"
 

@@ -51,7 +51,7 @@ class NodePoolArgs(SpecModel):
     resource: Text | None
     "Resource name of the accelerators; null if they can only be claimed (DRA)."
     device_classes: list[Text]
-    "DeviceClasses whose claims these accelerators satisfy (dynamic resource allocation); none by\n    default."
+    "DeviceClasses that select these accelerators (DRA); none by default."
     in_use: list[PositiveCount]
     "Accelerators in use by other workloads, one number per affected node: `[8, 2]` means eight on\n    one node and two on another. None by default."
     device: DeviceArgs
@@ -119,7 +119,7 @@ class RolePlacementArgs(SpecModel):
     "Requirements for each accelerator; none by default."
 
 class ServicePlacementArgs(SpecModel):
-    """What the node pools of a service's roles must have in common."""
+    """Device attribute or node label that the node pools of all roles must share."""
 
     def __init__(self, **fields: Unpack[dicts.ServicePlacementArgsDict]) -> None: ...
     colocate: Text | None

@@ -166,7 +166,7 @@ class ModelArgs(SpecModel):
     config: dict[str, Any] | Text | None
     "The model's `config.json`, or its path, for memory checks. Default: the table of known\n    models. In a manifest the path is relative to the manifest's directory and must not leave it; in\n    a program it is relative to the working directory."
     mount_path: AbsolutePath
-    "Path of the model files in the pods, except for models in a cache without `mountModel`."
+    "Path of the model files in the pods, unless the engine downloads them. With `cache.warmUp`\n    the model has this path only if `cache.mountModel` is set."
     path: RelativePath | None
     "`oci://` only: directory in the image that contains the model, such as `models`."
     fetch: Fetch | None

@@ -162,7 +162,7 @@ class RoleArgs(SpecModel):
     container: str | None
     "Name of the container that serves the model. Default: the container named vllm, sglang,\n    engine or main, or the first one if no container has such a name."
     port: Port | None
-    "Port on which the role serves. Default: the first of: the engine's `--port`; the container\n    port named http; the first container port; 8000. A port on which the engine does not listen is\n    rejected, unless another container of the pod listens on it."
+    "Port on which the role serves. Default, in this order: the engine's `--port`; the\n    container port named http; the first container port; 8000. A port on which the engine does not\n    listen is rejected, unless another container of the pod listens on it."
     multinode: MultinodeArgs | None
     "Runs each replica on several nodes; by default a replica is one pod."
     parallelism: ParallelismArgs | None
@@ -174,7 +174,7 @@ class RoleArgs(SpecModel):
     accelerator: Text | None
     "Accelerator model, such as `H100`, or its memory, such as `80Gi`. Memory checks use it; by\n    default they infer it from claims and node selectors. Generated containers derive `gpus` and the\n    image from it; the value `cpu` selects the engine's CPU build. It does not affect scheduling."
     gpus: PositiveCount | None
-    "GPUs per pod of generated containers. Default: the first of: the template's GPUs; the number\n    that `parallelism` or the template's arguments require; the number that the model catalogue or\n    the package fusioninfer-capacity gives for `accelerator`."
+    "GPUs per pod of generated containers. Default, in this order: the template's GPUs; the number\n    that `parallelism` or the template's arguments require; the number that the model catalogue or\n    the package fusioninfer-capacity gives for `accelerator`."
     resource_claims: list[ResourceClaimArgs] | None
     "Devices that each pod's serving container claims (DRA) instead of requesting accelerators as\n    resources; none by default."
     rollout: RoleRolloutArgs | None

@@ -33,7 +33,7 @@ class RoleOrder(str, enum.Enum):
     SEQUENTIAL = "Sequential"
 
 class RolloutLevel(str, enum.Enum):
-    """What `maxUnavailable` and `partition` count."""
+    """Unit that `maxUnavailable` and `partition` count."""
 
     ROLE = "Role"
     GROUP = "Group"
@@ -59,13 +59,13 @@ class RoleRolloutArgs(SpecModel):
     strategy: RolloutStrategy | None
     "`Rolling` (default), `AllAtOnce` or `Recreate`."
     max_unavailable: CountOrPercentage | None
-    "Replicas that may be unavailable during an update, as a number or a percentage (rounded down,\n    at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."
+    "Replicas that may be unavailable during an update: a number, or a percentage, which is\n    rounded down to at least 1; 1 by default. Only for `Rolling`; 0 only with `maxSurge`."
     max_surge: CountOrPercentage | None
     "Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by\n    default. They need additional capacity. Only for `Rolling` with layout `PerRole`."
     partition: Count | None
-    "Replicas whose ordinal is below `partition` keep their current pod template until it is\n    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."
+    "Replicas with an ordinal below `partition` keep their current pod template until `partition`\n    is lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."
     timeout: Duration | None
-    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails. Default: `45m`, or 10 minutes more than a generated container may take to\n    start if that is longer and `startup` is not set."
+    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails. Default: `45m`. If the startup time that the library derives from the model\n    size is longer, the default is that time plus 10 minutes."
 
 class RolloutArgs(RoleRolloutArgs):
     """Update of the service. Roles may override all but `roleOrder`, `level` and `pullImages`."""
@@ -85,4 +85,4 @@ class WaitArgs(SpecModel):
     level: WaitLevel
     "`None`, `Scheduled`, `Available` (default) or `Serving`."
     timeout: Duration
-    "Time that new replicas, gateways and the endpoint may take together, such as `90s` or\n    `1h30m`. Default: `45m`, extended like the default of `rollout.timeout`."
+    "Time that new replicas, gateways and the endpoint may take together, such as `90s` or\n    `1h30m`. Default: `45m`, extended in the same way as the default of `rollout.timeout`."

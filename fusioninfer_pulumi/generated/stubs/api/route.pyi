@@ -92,7 +92,7 @@ class GatewayArgs(SpecModel):
     tls: dict[str, Any] | None
     "TLS settings of the whole Gateway."
     default_scope: str | None
-    "`All` makes the Gateway a default one (Gateway API 1.4, experimental)."
+    "`All` makes this a default Gateway (Gateway API 1.4, experimental)."
     annotations: AnnotationMap
     "Annotations of the Gateway object; values may be Outputs."
 

@@ -72,7 +72,7 @@ class ServiceLevelsArgs(SpecModel):
     max_concurrency: PositiveCount
     "Requests that each pod processes at a time; other requests wait in the endpoint picker, and\n    not in the engines, which serve them in order of arrival. At most the engine's\n    `--max-num-seqs`."
     evict: bool
-    "Whether running requests of a negative priority are aborted with status 429 while requests\n    of a higher priority wait."
+    "Whether running requests with a negative priority are aborted with status 429 while requests\n    of a higher priority wait."
 
 class SessionArgs(SpecModel):
     """Where requests contain their session's name: the header `x-session-id` by default."""
@@ -96,7 +96,7 @@ class EndpointPickerArgs(SpecModel):
     replicas: PositiveCount
     "Number of pods."
     leader_election: bool | None
-    "With several replicas: whether one of them serves and the others are on standby; otherwise\n    all serve. By default enabled with `flowControl`, whose queues replicas do not share, and with\n    `endpointPickerConfig`."
+    "Whether only one of several replicas serves while the others are on standby. By default\n    enabled with `flowControl`, because replicas do not share its queues, and with\n    `endpointPickerConfig`."
     resources: Resources | None
     "Resources of the picker's container, replacing the default requests."
     template: PodPart | None
