@@ -105,7 +105,7 @@ def check_dry_runs(cluster: LiveCluster) -> ClusterFindings:
                     reported.add(key)
                     yield finding_plan, finding
     if unanswered := results.count(None):
-        message = f"{unanswered} of {len(results)} objects got no answer within {seconds:g} s"
+        message = f"{unanswered} of {len(results)} objects got no response within {seconds:g} s"
         yield None, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
 
 

@@ -87,7 +87,7 @@ class Cluster:
             return await asyncio.wait_for(run_in_thread(), seconds)
         except asyncio.TimeoutError:
             # A TimeoutError has no message.
-            raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None
+            raise UnreadableError(f"the cluster did not respond within {seconds:g} s") from None
 
     def _call(
         self,

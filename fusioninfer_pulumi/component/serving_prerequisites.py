@@ -117,7 +117,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
         """Check the cluster and return its releases; None if it cannot be read."""
         # Until the update, the value of an Output may be unknown.
         if kubeconfig is not None and not isinstance(kubeconfig, str):
-            self._warn("its kubeconfig is not known before the update")
+            self._warn("the kubeconfig is not known before the update")
             return None
         namespaces = {
             LEADER_WORKER_SET.name: self._args.lws_namespace,

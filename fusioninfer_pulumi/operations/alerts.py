@@ -132,7 +132,7 @@ def _build_role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -
             severity="warning",
             summary=f"Role {role.name} runs pods of two revisions, and no pod has started for "
             f"{timeout}.",
-            action="Run `pulumi up` again, which prints what it waits for.",
+            action="Run `pulumi up` again; it prints what the update waits for.",
             labels=role_label,
         )
 
@@ -169,8 +169,8 @@ def _build_engine_alerts(matchers: str) -> Iterator[Alert]:
         severity="info",
         summary=f"The prefix cache hit rate of role {_ROLE_TEMPLATE} is less than half of the last "
         "day's.",
-        action="Check whether clients send other prompts, and whether the endpoint picker still "
-        "sends equal prefixes to one replica.",
+        action="Check whether clients send different prompts, and whether the endpoint picker "
+        "still routes requests with the same prefix to the same replica.",
         labels=_ROLE_LABEL,
     )
     pod_labels = f"{ROLE}, pod, {REVISION}"

@@ -257,7 +257,7 @@ class _RoleExpander:
             launcher = Launcher.MULTIPROCESSING
             multinode = role.multinode or MultinodeArgs()
             yield "multinode", multinode.model_copy(update={"launcher": launcher})
-            self._note("multinode.launcher", launcher.value, RELEASE, "its image has no ray")
+            self._note("multinode.launcher", launcher.value, RELEASE, "the image has no Ray")
         if role.component_type is not ComponentType.WORKER and role.kv_transfer is None:
             yield "kv_transfer", KvTransferArgs()
             self._note("kvTransfer", "{}", LIBRARY, "decode pods load prefill's KV cache")

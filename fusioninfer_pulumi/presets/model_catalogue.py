@@ -62,7 +62,7 @@ def _build_gpu_plan(gpus: int, *, expert: bool = False, auto: bool = False) -> G
     parallelism = None
     if gpus > 1:
         parallelism = ParallelismArgs(tensor=gpus, expert=expert or None)
-    reason = "by the memory of its recipe" if auto else "its entry for this accelerator"
+    reason = "from the GPU memory in the model's recipe" if auto else "entry for this accelerator"
     return GpuPlan(gpus, parallelism, "model catalogue", reason, limits_length=auto)
 
 

@@ -249,7 +249,7 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
                 f"clients and {role.name} pods",
                 "requests fail with HTTP 429 or 503 while the only decode replica restarts",
                 "two decode replicas avoid this; layout: PerRole with rollout.maxSurge: 1 and "
-                "rollout.maxUnavailable: 0 avoids almost all of it",
+                "rollout.maxUnavailable: 0 avoids almost all failures",
                 "measured with vLLM 0.31.0 and 0.32.0, docs/failures.md",
             )
 
@@ -412,8 +412,8 @@ def _find_missing_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
                     yield MixedPair(
                         Compatibility.DEGRADED,
                         f"{reader} with {age} {lws.role} pods",
-                        f"it reads {', '.join(sorted(missing))}, which these pods do not export, "
-                        "and does not see their load",
+                        f"these pods do not export {', '.join(sorted(missing))}, so their "
+                        "load is not counted",
                         "query the names of both releases, joined by `or`",
                         METRICS_SOURCE,
                     )

@@ -164,7 +164,7 @@ def plan_epp(
     # In a service with serving groups, a check rejects a picker that cannot pair their pods.
     if not can_pair and spec.groups is None:
         affinity = None
-        note = f"; {family.name} cannot prefer pods of one pair revision"
+        note = f"; {family.name} cannot prefer prefill pods with the decode pod's pair revision"
     metrics = find_load_metrics(backend_roles)
     settings = None
     config = router.endpoint_picker_config or ""

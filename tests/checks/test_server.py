@@ -296,7 +296,7 @@ def test_objects_without_answer_in_time_are_counted(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(server_dry_run, "send_dry_runs", answer_late)
     (finding,) = check(service())
     assert finding.rule == "api-server-check-incomplete"
-    assert finding.message.startswith(f"{len(sent)} of {len(sent)} objects got no answer within ")
+    assert finding.message.startswith(f"{len(sent)} of {len(sent)} objects got no response within ")
 
 
 def test_final_answer_has_no_next_request() -> None:

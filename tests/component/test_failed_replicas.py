@@ -155,7 +155,7 @@ def test_pods_of_available_lws_are_ignored(status: Any) -> None:
     [
         (UnreadableError("no answer"), "no answer"),
         (KeyError("spec"), "KeyError('spec')"),
-        (0.05, "the cluster did not answer within 0.01 s"),
+        (0.05, "the cluster did not respond within 0.01 s"),
     ],
 )
 def test_unreadable_cluster_leaves_status_unchanged(

@@ -115,7 +115,7 @@ def test_unknown_kubeconfig_is_a_warning(engine: Any, service: Any, calls: list[
         return pulumi.Output.from_input(pulumi.output.UNKNOWN)
 
     done = run(engine, service, kubeconfig=unknown)
-    assert done.logged == [f"{UNCHECKED}its kubeconfig is not known before the update"]
+    assert done.logged == [f"{UNCHECKED}the kubeconfig is not known before the update"]
     assert not calls
 
 

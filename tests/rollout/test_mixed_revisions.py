@@ -112,8 +112,8 @@ def test_restart_of_only_decode_replica_is_an_outage(
     outage = (
         "mixed revisions, broken: clients and decode pods: requests fail with HTTP 429 or 503 "
         "while the only decode replica restarts; two decode replicas avoid this; layout: PerRole "
-        "with rollout.maxSurge: 1 and rollout.maxUnavailable: 0 avoids almost all of it (measured "
-        "with vLLM 0.31.0 and 0.32.0, docs/failures.md)"
+        "with rollout.maxSurge: 1 and rollout.maxUnavailable: 0 avoids almost all failures "
+        "(measured with vLLM 0.31.0 and 0.32.0, docs/failures.md)"
     )
     assert (outage in lines) is is_reported
 
@@ -287,9 +287,9 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
          of("--reasoning-parser=qwen3", release="0.15.1"), []),
         # Readers of metrics.
         (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="0.12.0"),
-         [("degraded: ScaledObject svc-worker with new worker pods: it reads "
-          "vllm:time_per_output_token_seconds_sum, which these pods do not export, and does not "
-          f"see their load; {QUERY} (sources of each release, tools/engine_metrics.py)")]),
+         [("degraded: ScaledObject svc-worker with new worker pods: these pods do not "
+          "export vllm:time_per_output_token_seconds_sum, so their load is not counted; "
+          f"{QUERY} (sources of each release, tools/engine_metrics.py)")]),
         (of(query=TPOT, release="0.11.2"),
          of(query=f"{TPOT} or {ITL}", release="0.12.0"), []),
         (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="v.example/e:1"),

@@ -62,7 +62,7 @@ def test_picker_prefers_prefill_pods_of_the_pair_revision() -> None:
 
 
 def test_plan_notes_picker_that_cannot_prefer_a_pair_revision() -> None:
-    note = "llm-d-0.9 cannot prefer pods of one pair revision"
+    note = "llm-d-0.9 cannot prefer prefill pods with the decode pod's pair revision"
     for router, expected in (({"endpointPicker": OLD_PICKER}, True), ({}, False)):
         routing = plan_of(paired(None, **router)).routing
         assert routing is not None
