@@ -169,7 +169,7 @@ def test_plan_agrees_with_kueue_quotas(kueue: Cluster) -> None:
     plan = inputs.build_plan(with_queue(cpus))
     open_queue(kueue, other, 16)
     missing = (
-        f"ClusterQueue {other} has no quota for cpu, which cpus requests: "
+        f"ClusterQueue {other} has no quota for cpu, but cpus requests it: "
         "Kueue admits none of these replicas"
     )
     kueue.wait(lambda: read_messages() == [missing], TIMEOUT, read_messages)

@@ -194,4 +194,4 @@ def test_native_api_is_detected(gangs: Cluster) -> None:
     live = LiveCluster(KubernetesApi(str(gangs.kubeconfig), None), [plan])
     (gate,) = [text for text in map(str, list_prerequisites(live)) if "Kubernetes gangs" in text]
     assert gate.startswith("warning: ")
-    assert "the feature gate GenericWorkload in the scheduler, too" in gate
+    assert "also need the feature gate GenericWorkload in the scheduler" in gate

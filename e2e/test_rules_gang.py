@@ -77,7 +77,7 @@ def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, cas
 def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, namespace: str) -> None:
     template = {"metadata": {"annotations": {LWS_EXCLUSIVE_TOPOLOGY: "rack"}}}
     rejected = merge(STORY, {"spec": {"roles": [{"template": template}] * 2}})
-    assert_rejected(rejected, "has an effect only on leaders")
+    assert_rejected(rejected, "applies only to leaders")
     add_racks(cluster, 3, 12)
     service = LiveService(cluster, namespace, STORY)
     service.apply(change=edit_objects({"templates": template}))

@@ -184,8 +184,8 @@ def _router_findings(location: Location, role: RoleArgs) -> Iterator[Finding]:
         creates_gateway = gateway.refs is None and gateway.model_fields_set != {"implementation"}
         if external is not None and creates_gateway:
             message = (
-                f"would create a Gateway without a route (httproute.{external}); remove it, or set "
-                "only implementation, or set refs"
+                f"would create a Gateway without a route (httproute.{external}); remove it, set "
+                "refs, or set only implementation"
             )
             yield error(FIELD_OUT_OF_PLACE, (*location, "gateway"), message)
         if gateway.refs and route.parent_refs:

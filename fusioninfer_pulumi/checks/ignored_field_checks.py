@@ -247,7 +247,7 @@ def _list_router_rules(routing: Routing) -> tuple[FieldRule, ...]:
         ),
         _error_rule(
             "endpoint_picker.service_levels.evict",
-            "requires a level of negative priority; remove it",
+            "requires a level with a negative priority; remove it",
             when=service_levels is not None
             and all(level.priority >= 0 for level in service_levels.levels),
         ),

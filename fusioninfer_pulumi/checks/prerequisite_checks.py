@@ -98,7 +98,7 @@ def check_releases(cluster: LiveCluster) -> ClusterFindings:
                 releases[kind] = _read_release(cluster, product, kind)
             release, remedy = releases[kind], f"install {product.requirement}"
             if release is None:
-                message = f"{product.name}: its release is unknown; {remedy}"
+                message = f"{product.name}: cannot determine the installed release; {remedy}"
                 yield plan, warning(RELEASE_UNKNOWN, (), message)
                 continue
             cluster.releases[product.name] = release
@@ -191,8 +191,8 @@ def check_gang_provider(cluster: LiveCluster) -> ClusterFindings:
     if not providers:
         message = (
             "LeaderWorkerSet: its configuration was not found in namespace "
-            f"{cluster.get_namespace(LEADER_WORKER_SET)}; gangSchedulingManagement must not be set "
-            "in it"
+            f"{cluster.get_namespace(LEADER_WORKER_SET)}; make sure that it does not set "
+            "gangSchedulingManagement"
         )
         yield None, warning(RELEASE_UNKNOWN, (), message)
     elif provider := max(providers):  # an empty text is less than any other
@@ -223,9 +223,9 @@ def check_kubernetes(cluster: LiveCluster) -> ClusterFindings:
         for plan in cluster.plans:
             if plan.gang is not None and plan.gang.is_native:
                 message = (
-                    f"{NATIVE_GANGS.name} need the feature gate GenericWorkload in the scheduler, "
-                    "too; the API does not show whether it is on, and without it pods start one "
-                    "by one"
+                    f"{NATIVE_GANGS.name} also need the feature gate GenericWorkload in the "
+                    "scheduler; the API does not show whether it is on, and without it pods start "
+                    "one by one"
                 )
                 yield plan, warning(FEATURE_GATE_OFF_BY_DEFAULT, (), message)
     release = parse_product_release(cluster.api.release)

@@ -115,8 +115,8 @@ def _check_cluster_queue(cluster_queue: Object, plans: list[ServicePlan]) -> Clu
     for resource in sorted(requested - set(totals)):
         requesters = [plan for plan in plans if resource in _list_requested_resources(plan)]
         message = (
-            f"ClusterQueue {name} has no quota for {resource}, which "
-            f"{_format_requesters(requesters)}: Kueue admits none of these replicas"
+            f"ClusterQueue {name} has no quota for {resource}, but "
+            f"{_format_requesters(requesters)} it: Kueue admits none of these replicas"
         )
         yield requesters[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
     # A queue in a cohort (`cohortName`, or `cohort` in v1beta1) may borrow from other queues.

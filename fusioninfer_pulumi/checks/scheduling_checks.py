@@ -131,8 +131,8 @@ def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Fi
             yield error(
                 GANG_DEADLOCK,
                 (*pod.path, "spec", "priorityClassName"),
-                "gives the pod another priority than its PodGroup, and Kubernetes never schedules "
-                "such a gang; set schedulingStrategy.priorityClassName instead",
+                "gives the pod a different priority than its PodGroup, and Kubernetes never "
+                "schedules such a gang; set schedulingStrategy.priorityClassName instead",
             )
         return
     for key in sorted(labels.GANG_ANNOTATIONS & set(_get_user_annotations(pod))):
@@ -187,8 +187,8 @@ def _check_late_workers(service: BuiltService) -> Iterator[Finding]:
         for pod in role.pods.user_pods:
             if key in _get_user_annotations(pod):
                 message = (
-                    "has an effect only on leaders here, and on the LeaderWorkerSet, where workers "
-                    "need it, it deadlocks with gang scheduling; remove it, or set "
+                    "applies only to leaders when set in a pod template, and would deadlock with "
+                    "gang scheduling on the LeaderWorkerSet; remove it, or set "
                     "schedulingStrategy.gangPolicy.mode to Off"
                 )
                 yield error(GANG_DEADLOCK, _locate_annotation(pod, key), message)

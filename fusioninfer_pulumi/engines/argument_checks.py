@@ -242,13 +242,13 @@ def _explain_unknown_argument(engine: Engine, name: str, release: str) -> tuple[
     if removed_in is not None:
         successor = find_successor(engine, name)
         remedy = f"use {successor} instead" if successor else "remove or replace it"
-        text = f"{name} was removed in {title} v{removed_in}, the image has v{release}; {remedy}"
-        return ARGUMENT_REMOVED, text
+        text = f"{name} was removed in {title} v{removed_in}, but the image has v{release}"
+        return ARGUMENT_REMOVED, f"{text}; {remedy}"
     first_release = table.find_first_release(name)
     if first_release is not None:
         return RELEASE_WITHOUT_FEATURE, (
-            f"{name} exists from {title} v{first_release} on, the image has v{release}; use a "
-            "newer image, or remove it"
+            f"{name} needs {title} v{first_release} or later, but the image has v{release}; use "
+            "a newer image, or remove it"
         )
     closest = closest_name(name, table.get_definitions(release), cutoff=_SUGGESTION_SIMILARITY)
     hint = f"did you mean {closest}?" if closest else "remove it"

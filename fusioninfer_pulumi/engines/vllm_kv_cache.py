@@ -363,7 +363,7 @@ def _check_connector_and_offloading(
         )
     elif release is not None and release < OFFLOADING_WITH_NIXL:
         needed = f"{format_release(OFFLOADING_WITH_NIXL)} or later, got {format_release(release)}"
-        message = f"together with kvCacheOffloading needs vLLM {needed}"
+        message = f"KV transfer together with kvCacheOffloading needs vLLM {needed}"
         yield error(RELEASE_WITHOUT_FEATURE, (), message)
 
 

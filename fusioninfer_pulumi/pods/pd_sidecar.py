@@ -166,8 +166,8 @@ def _choose_protocol(
                 None,
             )
             message = (
-                f'the protocol of connector "{connector.name}" is unknown, {default} is used; '
-                f"set one of {', '.join(supported)}"
+                f'the protocol of connector "{connector.name}" is unknown, so {default} is used; '
+                f"set it to one of {', '.join(supported)}"
             )
             if meant is not None:
                 # `kvTransfer.connector` is wrong, not `kvTransfer.sidecar.connector`.

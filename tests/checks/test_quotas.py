@@ -171,7 +171,7 @@ def test_queue_in_a_cohort_may_borrow(key: str) -> None:
 def test_resource_without_kueue_quota_is_reported() -> None:
     one = [queued("one")]
     text = (
-        f"ClusterQueue cpus has no quota for {GPU}, which one requests: "
+        f"ClusterQueue cpus has no quota for {GPU}, but one requests it: "
         "Kueue admits none of these replicas"
     )
     assert kueue_messages(one, cluster_queue("cpus", {"any": nominal(64)}, resource="cpu")) == [

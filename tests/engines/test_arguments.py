@@ -219,8 +219,12 @@ def test_arguments_the_release_lacks_are_reported(
         (VLLM + "0.11.0", "--max-nm-seqs 8", "did you mean --max-num-seqs?"),
         (SGLANG + "0.5.3", "--mem_fraction_static 1", "did you mean --mem-fraction-static?"),
         (VLLM + "0.33.0", "--task embed", "remove or replace it"),
-        (VLLM + "0.33.0", "--swap-space 4", "was removed in vLLM v0.18.0, the image has v0.33.0"),
-        (VLLM + "0.11.0", "--kv-offloading-size 4", "exists from vLLM v0.11.1 on"),
+        (
+            VLLM + "0.33.0",
+            "--swap-space 4",
+            "was removed in vLLM v0.18.0, but the image has v0.33.0",
+        ),
+        (VLLM + "0.11.0", "--kv-offloading-size 4", "needs vLLM v0.11.1 or later"),
         (SGLANG + "0.5.20", "--nsa-decode-backend x", "use --dsa-decode-backend instead"),
     ],
 )

@@ -112,8 +112,8 @@ def test_unknown_connector_is_a_warning() -> None:
     assert warnings(pair(user_engine, user_engine)) == [
         (
             "warning: roles[2].kvTransfer.sidecar.connector: the protocol of connector "
-            '"MyConnector" is unknown, nixlv2 is used; set one of nixlv2, shared-storage, sglang, '
-            "mooncake, offloading"
+            '"MyConnector" is unknown, so nixlv2 is used; set it to one of nixlv2, shared-storage, '
+            "sglang, mooncake, offloading"
         )
     ]
     chosen = pair(

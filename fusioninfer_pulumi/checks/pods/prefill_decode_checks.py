@@ -156,14 +156,14 @@ def _check_pair(
     if reason is not None:
         make_finding = error if is_paired else warning
         flag, role = engine.sizes.flags["tensor"][0], prefill_ctx.role.name
-        message = f'its {flag} does not match role "{role}": {reason}; use the same in both'
+        message = f'{flag} does not match that of role "{role}": {reason}; use the same in both'
         yield make_finding(PAIRED_SIZES_UNSUPPORTED, decode_ctx.locate(), message)
 
 
-# Values of `KvConnector.role` that transfer in the wrong direction.
+# Values of `KvConnector.role` that transfer in the wrong direction, and what to use instead.
 _WRONG_WAY = {
-    ComponentType.PREFILLER: ("kv_consumer", "decode"),
-    ComponentType.DECODER: ("kv_producer", "prefill"),
+    ComponentType.PREFILLER: {"kv_consumer": "kv_both", "decode": "prefill"},
+    ComponentType.DECODER: {"kv_producer": "kv_both", "prefill": "decode"},
 }
 
 
@@ -183,13 +183,13 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
     first_ctx, first_engine, first_connector = roles_with_connector[0]
     make_finding = error if first_ctx.pd_settings is not None else warning
     for ctx, _, connector in roles_with_connector:
-        wrong_values = _WRONG_WAY[ctx.role.component_type]
+        fix = _WRONG_WAY[ctx.role.component_type].get(connector.role or "")
         # NIXL, which has a side channel, accepts any role.
-        if connector.role in wrong_values and connector.side_channel is None:
+        if fix is not None and connector.side_channel is None:
             message = (
-                f"its KV transfer has the role {connector.role}, which conflicts with "
-                f"componentType {ctx.role.component_type.value}, because the KV cache is "
-                "transferred from prefillers to decoders; remove kv_role or use kv_both"
+                f"{'kv_role' if fix == 'kv_both' else '--disaggregation-mode'} {connector.role} "
+                f"conflicts with componentType {ctx.role.component_type.value}, because KV caches "
+                f"are transferred from prefillers to decoders; use {fix}"
             )
             yield make_finding(KV_TRANSFER_WRONG_WAY, ctx.locate(), message)
     component_types = {ctx.role.component_type for ctx, _, _ in roles_with_connector}
