@@ -4,7 +4,7 @@ import enum
 
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.field_types import Count, ObjectNameOrOutput, ObjectName, OnOff, Text
+from fusioninfer_pulumi.api.field_types import Count, ObjectName, ObjectNameOrOutput, OnOff, Text
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
