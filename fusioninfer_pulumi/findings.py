@@ -81,8 +81,8 @@ class Finding:
             `apiVersion`; empty for the whole document.
         message: What is wrong, the value found, and the fix, on one line.
         frames: Stack frames of the user's program, printed below the message.
-        converted: If another system's document was converted and lacks the field: the field of the
-            resulting service, while `location` is the document's closest field. Otherwise empty.
+        converted: Field of the service that was converted from another system's document, if that
+            document has no such field (`location` is then its closest field). Otherwise empty.
     """
 
     rule: str

@@ -187,7 +187,7 @@ def _list_role_rules(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
             "requires target: latency; remove it",
             when=lacks_latency_target,
         ),
-        # A role that scales to zero needs both, because without replicas there is no latency.
+        # A role that scales to zero also needs targetRequests: without replicas it has no latency.
         _error_rule(
             "autoscaling.target_requests",
             "timeToFirstToken and timePerToken replace it; remove it",
@@ -211,7 +211,7 @@ def _list_role_rules(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]
         no_effect_rule(
             "rollout.max_surge",
             "it applies to strategy Rolling only",
-            when=is_per_role and not is_rolling,  # with PerReplica it is an error
+            when=is_per_role and not is_rolling,  # with PerReplica, `maxSurge` is an error
         ),
     )
 

@@ -54,7 +54,7 @@ def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
                     message = (
                         f"ResourceQuota {quota['metadata']['name']} in {namespace} allows "
                         f"{quantity.write(allowed)} {resource}{in_use}, but "
-                        f"{_format_requesters(plans)} {amount}: pods above the quota are not "
+                        f"{_format_requests(plans)} {amount}: pods above the quota are not "
                         "created"
                     )
                     location = ("metadata", "namespace")
@@ -116,7 +116,7 @@ def _check_cluster_queue(cluster_queue: Object, plans: list[ServicePlan]) -> Clu
         requesters = [plan for plan in plans if resource in _list_requested_resources(plan)]
         message = (
             f"ClusterQueue {name} has no quota for {resource}, but "
-            f"{_format_requesters(requesters)} it: Kueue admits none of these replicas"
+            f"{_format_requests(requesters)} it: Kueue admits none of these replicas"
         )
         yield requesters[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
     # A queue in a cohort (`cohortName`, or `cohort` in v1beta1) may borrow from other queues.
@@ -131,7 +131,7 @@ def _check_cluster_queue(cluster_queue: Object, plans: list[ServicePlan]) -> Clu
         if resource in totals and totals[resource] < amount:
             message = (
                 f"ClusterQueue {name} allows {quantity.write(totals[resource])} {resource}, but "
-                f"{_format_requesters(plans)} {amount}: replicas above the quota wait"
+                f"{_format_requests(plans)} {amount}: replicas above the quota wait"
             )
             yield plans[-1], warning(QUOTA_TOO_SMALL, _QUEUE_FIELD, message)
 
@@ -178,7 +178,7 @@ def _list_requested_resources(plan: ServicePlan) -> set[str]:
     }
 
 
-def _format_requesters(plans: Sequence[ServicePlan]) -> str:
+def _format_requests(plans: Sequence[ServicePlan]) -> str:
     """Return subject and verb of a sentence: `a requests`, `a, b request`."""
     # Services in different namespaces may have the same name.
     names = list(dict.fromkeys(plan.service for plan in plans))

@@ -160,7 +160,7 @@ def _check_gang(service: BuiltService, scheduling: SchedulingStrategyArgs) -> It
             rule=SCHEDULER_WITHOUT_GANGS,
         ),
     )
-    # A gang without a plan has no members: `minRoleReplicas` is 0 for all roles.
+    # The service needs a gang, but none is planned if `minRoleReplicas` is 0 for all roles.
     if not is_native and plan.gang is None and any(role.replicas for role in plan.roles):
         message = "must be above 0 for at least one role, got 0 for all"
         yield error(OUT_OF_RANGE, _MINIMUM, message)

@@ -1,8 +1,9 @@
 """Runs an update: registers LeaderWorkerSets in order, and waits until the service is up.
 
 `rollout/state_machine.py` decides what to do next, and defines the terms. This module carries out
-its actions, and passes it the results of registrations and polls. A LeaderWorkerSet is registered
-only when it may change, so that waiting ones occupy no worker of the Pulumi engine.
+its actions, and passes it the results of registrations and polls. The program registers a
+LeaderWorkerSet only when it is allowed to change, because the Pulumi engine works on a limited
+number of registrations at a time.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ class Update:
         self.plan, self._manifests, self._resolve_render_only = plan, manifests, resolve_render_only
         self._observed_before = read_observed(name)
         self._state = build_initial_state(plan, manifests, existing, self._observed_before)
-        # `last_available` is None for a new service, and if an older version of this library, which
-        # recorded nothing, created the LeaderWorkerSets in the state.
+        # Older versions of this library recorded nothing either, but then the state has
+        # LeaderWorkerSets.
         self._is_new = self._observed_before.last_available is None and existing == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
@@ -112,7 +113,7 @@ class Update:
         self._task = asyncio.ensure_future(self._run())
 
     def create_registration_gate(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
-        """Return an Output that resolves when a LeaderWorkerSet may be registered."""
+        """Return an Output that resolves, to an unused value, when a LeaderWorkerSet may change."""
         gate = self._gates[name] = asyncio.get_event_loop().create_future()
         return pulumi.Output.from_input(gate)
 
@@ -181,7 +182,7 @@ class Update:
         return PollCompleted(time.monotonic(), snapshots)
 
     async def _wait_for_registration_or_poll(self) -> RegistrationsCompleted:
-        """Wait until the next poll is due, or until registrations are complete; return these."""
+        """Wait until any registration is complete or a poll is due; return the complete ones."""
         poll_due_at = self._state.poll_due_at
         timeout = None if poll_due_at is None else max(0.0, poll_due_at - time.monotonic())
         if self._registrations:
@@ -203,8 +204,8 @@ class Update:
             return
         for service_name in service_names:
             await self._wait_for_service(service_name)
-        # The time from when this service was available until the others are does not count against
-        # the deadline. Until then, `_available_at` and `deadline` are infinite.
+        # Time in which this service only waits for others does not count against its deadline. If
+        # it is not available yet itself, `_available_at` and `deadline` are infinite.
         self.deadline += max(0.0, time.monotonic() - self._available_at)
 
     async def _wait_for_service(self, service_name: str) -> None:
@@ -247,8 +248,9 @@ class Update:
         """
         level = self.plan.wait.level
         live: Objects = {}
-        # Await PodGroups whose minimum differs from the recorded one: all of a new service, and
-        # none if an older version of this library recorded nothing.
+        # With `wait.level: Scheduled`, await the PodGroups whose minimum differs from the recorded
+        # one. A new service awaits all. Without a record of an existing service, which an older
+        # version of this library updated, await none.
         recorded = {} if self._is_new else self._observed_before.last_available
         manifests = [
             manifest
@@ -285,6 +287,7 @@ class Update:
         return live, dict(map(_get_minimum_entry, manifests))
 
     async def _build_observed(self, accepted: Objects, scheduled: Mapping[str, str]) -> Observed:
+        """Build the record of this update from the results of `_wait_for_objects`."""
         live: Mapping[str, Any] = {**self._observed_before.objects, **accepted}
         # An update that has not polled must still record which LeaderWorkerSets are available.
         if self._live_lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
@@ -342,8 +345,9 @@ def build_initial_state(
             revision,
             version_before=None if before is None else before.version,
             revision_before="" if before is None else before.revision,
-            # Without a record, an older version of this library made the last update, which ended
-            # only when all replicas were available. (A new LeaderWorkerSet changes in any case.)
+            # Older versions of this library recorded no revisions, but their updates ended only
+            # when all replicas were available. New LeaderWorkerSets have no record either, but the
+            # update waits for them, because they change.
             can_skip_wait=(
                 lws_step.is_frozen or observed.last_available is None or last_available == revision
             ),

@@ -79,7 +79,7 @@ def choose_epp(args: InferenceServiceArgs, router: RoleArgs, shape: ServiceShape
         pairs_pods = strategy is Strategy.PD_DISAGGREGATION
         choice = EppChoice(strategy, pairs_pods=pairs_pods, flow_control=flow_control)
     defaults = get_edition_defaults(args.edition)
-    # Only llm-d's endpoint picker, which is also the one for prefill/decode, has these features.
+    # Only the endpoint picker of llm-d, the default one for prefill/decode, has these fields.
     has_llm_d_field = router.model_rewrites or picker.service_levels or has_sessions
     if has_llm_d_field or choice.strategy is Strategy.PD_DISAGGREGATION:
         default_image = defaults.pd_picker

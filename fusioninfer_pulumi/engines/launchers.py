@@ -41,8 +41,8 @@ _JOIN = f"ray start --address=$LWS_LEADER_ADDRESS:{RAY_PORT} --block"
 _RAY_BACKEND = Argument(("--distributed-executor-backend",), ("ray",))
 
 # `ray health-check` succeeds once the head is up; KubeRay's workers also use it. The trap ends the
-# wait on SIGTERM, which a shell as process 1 otherwise ignores. Then `exec` replaces the shell with
-# ray, so that ray receives the signals. A worker that has joined exits if the head dies.
+# wait on SIGTERM, which a shell as process 1 otherwise ignores. After the wait, `exec` replaces the
+# shell with ray, so that ray receives the signals. A worker that has joined exits if the head dies.
 _WAIT_AND_JOIN = f"""\
 trap 'exit 143' TERM
 until ray health-check --address=$LWS_LEADER_ADDRESS:{RAY_PORT} >/dev/null 2>&1; do
@@ -150,7 +150,8 @@ def _build_data_parallel_command(
             arguments += argument.words
     if not shell_arguments:
         return ContainerCommand(program, arguments)
-    # The shell computes the node's first rank (`shell_arguments`); `"$@"` are the other words.
+    # The shell computes the values of `shell_arguments`, such as the node's first rank; `"$@"` are
+    # the other words.
     script = f'exec {shlex.join(program)} "$@"{format_script_words(shell_arguments)}'
     return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
 

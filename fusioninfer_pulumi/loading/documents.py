@@ -37,9 +37,10 @@ class LoadedDocument(NamedTuple):
     Attributes:
         origin: File of the document, and its position in the file.
         loading_findings: Findings of loading, each with the origin of its document.
-        args: The service. None if it is invalid, or if the document is not a service. Also None for
-            services of Pulumi programs, which have only a plan.
-        manifest: The InferenceService manifest. None in the same cases, except for invalid ones.
+        args: The service. None if it is invalid, if the document is not a service, or if a Pulumi
+            program created the service, which then has only a plan.
+        manifest: The InferenceService manifest, even an invalid one. None if the document is not a
+            service, or if a Pulumi program created the service.
         translate: Moves a finding about the service to its source document; None if the service
             was not converted.
         plan: The plan of the service, or None before planning.
@@ -99,7 +100,7 @@ def make_document_without_service(origin: Origin, finding: Finding) -> LoadedDoc
 def split_list(
     file: str, number: int, raw: Any
 ) -> tuple[list[tuple[Origin, Any]], list[LoadedDocument]]:
-    """Return the items of a `List` and its errors. Any other document is its own only item."""
+    """Return the items of a `List` and its errors; a document of another kind is the only item."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
@@ -200,7 +201,7 @@ def _assign_referenced(
 
 
 def is_loaded_kind(raw: Any) -> bool:
-    """Return whether it is an InferenceService or another system's, even without its importer."""
+    """Return whether a document belongs to this library or to an importer, even a missing one."""
     return _is_inference_service(raw) or _find_importer(raw) is not None or _lacks_importer(raw)
 
 

@@ -1,7 +1,7 @@
 """Validation of a document, and conversion of a service to a manifest.
 
-Pydantic reports all fields that are invalid by themselves. If it does, pod templates, roles and the
-model without such fields are still checked, so that one run reports most errors.
+Pydantic reports all fields that are invalid by themselves. Pod templates, roles and the model that
+have no such field are still checked, so that one run reports most errors.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def validate_document(raw: Any) -> Validated:
     except ValidationError as exc:
         findings = pydantic_findings(exc, InferenceServiceManifest)
         return None, [*findings, *_find_other_errors(raw, exc)]
-    # `args` has both the metadata and the spec. All findings about them are errors.
+    # `args` has both the metadata and the spec.
     errors = filter_errors(service_findings(args, args))
     return (None, errors) if errors else (args, [])
 

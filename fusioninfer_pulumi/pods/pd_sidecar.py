@@ -247,7 +247,8 @@ def _build_token_volume(spec: Mapping[str, Any], plan: SidecarPlan) -> Manifest 
 
     If the sidecar needs a token, the volume is a projected one like the API server's. If not, the
     volume is empty, because the API server mounts the token into every container that has no volume
-    at this path. The result is None if the pod disables these mounts.
+    at this path. If the pod disables these mounts, no empty volume is needed, and the result is
+    None.
     """
     if plan.account is None:
         if spec.get("automountServiceAccountToken") is False:

@@ -85,8 +85,8 @@ class Routing(NamedTuple):
         grants: ReferenceGrants that the route and the Gateway need.
         network_policy: Peers that may connect to the pods. None means that no NetworkPolicies are
             created, so all peers may connect.
-        picker: The endpoint picker; None if the backend is the Service, or if it is invalid and
-            nothing is rendered.
+        picker: The endpoint picker. None if the backend is the Service, or if the picker is
+            invalid; then no objects are built.
     """
 
     spec: InferenceServiceArgs

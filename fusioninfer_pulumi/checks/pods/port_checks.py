@@ -152,7 +152,8 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     }
     if command.script is not None and port in declared_ports:
         return  # the script may start a proxy in front of the engine
-    # It is uncertain what a custom image's entrypoint or an unreadable script listens on.
+    # It is uncertain what a custom image's entrypoint or an unreadable script listens on. If no
+    # port is set, the engine's default may be what the user wants.
     runs_known_program = bool(command.program) or command.image.is_stock
     is_certain = command.is_readable if port_argument else runs_known_program
     make_finding = error if is_certain and (port_argument or user_port) else warning
@@ -179,7 +180,8 @@ def check_startup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if startup is None:
         if command.engine is not None:
             yield from _check_liveness_probe(location, leader.initial_container)
-    elif startup.timeout is None and startup.model_size is None:  # `add_model_size` has set it
+    # `add_model_size` has set `model_size` if the service has `model.size`.
+    elif startup.timeout is None and startup.model_size is None:
         message = "requires timeout, modelSize, or the size of the service's model (model.size)"
         yield error(FIELD_REQUIRED, location, message)
     elif "startupProbe" in leader.initial_container:

@@ -89,8 +89,8 @@ KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
 SERVED_MODELS_DIFFER = Rule("served-models-differ")
 
 _MakeFinding = Callable[[Rule, Location, str], Finding]
-#: Settings that prefill and decode should share. `KvCache.list_pair_settings` returns those that
-#: must be equal, and also `served name`.
+#: Settings that prefill and decode should share; it is an error if those differ that
+#: `KvCache.list_pair_settings` returns. Served names are checked separately.
 _SETTINGS = (
     "model", "release", "dtype", "cache dtype", "quantization", "block size", "revision",
     "tokenizer",

@@ -97,8 +97,8 @@ def load_project(directory: Path, stack: str | None) -> Project:
     config = dict(_list_defaults(project_file, name))
     encrypted = {}
     for key, value, spelled in _list_config(stack_file, name):
-        # Parsing JSON calls the hook for each nested mapping. It also turns keys into text, so the
-        # values are compared as JSON below.
+        # Mask ciphertexts at any depth: parsing JSON calls the hook for each nested mapping. JSON
+        # also turns keys into text, so the values are compared as JSON below.
         masked = json.loads(json.dumps(value), object_hook=_mask_ciphertext)
         config[key] = _to_text(masked, spelled)
         if json.dumps(masked) != json.dumps(value):
