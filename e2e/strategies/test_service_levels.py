@@ -18,8 +18,8 @@ from e2e.routers import OBJECTIVE, install_llm_d_kind, picker_versions
 from e2e.strategies.fleet import Fleet, PickerClient
 
 PODS, SLOTS, SECONDS = 3, 4, 0.3
-#: Number of requests that the pods serve in three seconds.
-BACKLOG = 3 * int(PODS * SLOTS / SECONDS)
+#: Number of requests that the pods serve in two seconds.
+BACKLOG = 2 * int(PODS * SLOTS / SECONDS)
 LEVEL, TENANT = "x-llm-d-inference-objective", "x-llm-d-inference-fairness-id"
 LEVELS = [{"name": "interactive", "priority": 10}, {"name": "batch", "priority": -10}]
 PICKER: dict[str, Any] = {"tls": {"enabled": False}}
@@ -63,13 +63,14 @@ class Overload:
 def measure_waits(client: PickerClient) -> list[float]:
     """Return sorted times to first token of interactive requests behind a batch backlog."""
     overload = Overload(client)
-    batch = overload.send("batch", count=BACKLOG)
+    # On a busy machine the measurement takes more than two seconds.
+    batch = overload.send("batch", count=2 * BACKLOG)
     time.sleep(0.3)
     waits = []
     for _ in range(10):
         waits += overload.send("interactive")
         time.sleep(0.1)
-    assert not all(request.done() for request in batch), "the pods were not overloaded all the time"
+    assert not batch[-1].done(), "the pods were not overloaded all the time"
     for request in batch:
         request.result()
     return sorted(request.result() for request in waits)

@@ -46,7 +46,8 @@ def plan(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
-    # Errors of the placement do not stop `plan`, because the plans explain them.
+    # Errors of the placement do not stop `plan`, because the plans explain them, but an update
+    # cannot be simulated with errors.
     has_errors = any(source.has_severity(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
@@ -312,7 +313,7 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placem
         from fusioninfer_pulumi.cli.read_sources import place_source
 
         results = [place_source(item, options.inventory, options.previous) for item in sources]
-        # A project, which the errors report, is a source of its own; all manifests are one source.
+        # Only manifests, which are one source, are placed; the errors reject other sources.
         return results[0] if len(results) == 1 else None
     if options.previous is not None:
         sources[0].add(

@@ -90,7 +90,7 @@ class ArgumentTable:
         return self.releases[definitions[0].since] if definitions else None
 
     def find_removing_release(self, spelling: str, release: str) -> str | None:
-        """Return the release that removed or last redefined an argument, up to `release`."""
+        """Return the last release up to `release` that removed or redefined a flag, or None."""
         index = self.releases.index(release)
         ends = [definition.until for definition in self.list_definitions(spelling)]
         removals = [end for end in ends if end is not None and end <= index]

@@ -128,8 +128,8 @@ def load_documents(
         documents: The documents with their origins.
         allow_lossy: Whether to ignore, with a warning, fields that cannot be converted, and
             objects of other kinds in an input that has a service.
-        in_directories: Origins of documents that were found in directories, where objects of kinds
-            that nobody loads are always ignored.
+        in_directories: Origins of documents that were found in directories, where objects that
+            neither this library nor an importer loads are always ignored.
     """
     assigned = _assign_referenced(documents, [_find_importer(raw) for _, raw in documents])
     order = {origin: position for position, (origin, _) in enumerate(documents)}

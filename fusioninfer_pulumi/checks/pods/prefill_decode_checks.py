@@ -160,10 +160,17 @@ def _check_pair(
         yield make_finding(PAIRED_SIZES_UNSUPPORTED, decode_ctx.locate(), message)
 
 
-# Values of `KvConnector.role` that transfer in the wrong direction, and what to use instead.
+# Values of `KvConnector.role` that transfer in the wrong direction, with the engine's setting and
+# the value to use instead.
 _WRONG_WAY = {
-    ComponentType.PREFILLER: {"kv_consumer": "kv_both", "decode": "prefill"},
-    ComponentType.DECODER: {"kv_producer": "kv_both", "prefill": "decode"},
+    ComponentType.PREFILLER: {
+        "kv_consumer": ("kv_role", "kv_both"),
+        "decode": ("--disaggregation-mode", "prefill"),
+    },
+    ComponentType.DECODER: {
+        "kv_producer": ("kv_role", "kv_both"),
+        "prefill": ("--disaggregation-mode", "decode"),
+    },
 }
 
 
@@ -183,13 +190,14 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
     first_ctx, first_engine, first_connector = roles_with_connector[0]
     make_finding = error if first_ctx.pd_settings is not None else warning
     for ctx, _, connector in roles_with_connector:
-        fix = _WRONG_WAY[ctx.role.component_type].get(connector.role or "")
+        setting_and_fix = _WRONG_WAY[ctx.role.component_type].get(connector.role or "")
         # NIXL, which has a side channel, accepts any role.
-        if fix is not None and connector.side_channel is None:
+        if setting_and_fix is not None and connector.side_channel is None:
+            setting, fix = setting_and_fix
             message = (
-                f"{'kv_role' if fix == 'kv_both' else '--disaggregation-mode'} {connector.role} "
-                f"conflicts with componentType {ctx.role.component_type.value}, because KV caches "
-                f"are transferred from prefillers to decoders; use {fix}"
+                f"{setting} {connector.role} conflicts with componentType "
+                f"{ctx.role.component_type.value}, because KV caches are transferred from "
+                f"prefillers to decoders; use {fix}"
             )
             yield make_finding(KV_TRANSFER_WRONG_WAY, ctx.locate(), message)
     component_types = {ctx.role.component_type for ctx, _, _ in roles_with_connector}
